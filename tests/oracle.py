@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from rederive.ir.floats import canonical
 from rederive.ir.rules import (
     Aggregate,
     Atom,
@@ -186,13 +187,21 @@ def fold(aggregate: Aggregate, members: Sequence[Row]) -> Any:
     values: list[Any] = [row[aggregate.value] for row in members]
     match aggregate.function:
         case Function.SUM:
-            return math.fsum(values) if isinstance(values[0], float) else fit(sum(values))
+            return total(values) if isinstance(values[0], float) else fit(sum(values))
         case Function.MIN:
             return min(values)
         case Function.MAX:
             return max(values)
         case Function.MEAN:
+            if not all(map(math.isfinite, values)):
+                return total(values)
             return float(sum(map(Fraction, values)) / len(values))
+
+
+def total(values: Sequence[float]) -> float:
+    """The exact sum, rounded once; as IEEE 754 has it where a value is not finite."""
+    finite = all(map(math.isfinite, values))
+    return math.fsum(values) if finite else canonical(sum(value for value in values if not math.isfinite(value)))
 
 
 def fit(value: Any) -> Any:

@@ -70,6 +70,8 @@ def _typed(values: pa.ChunkedArray[Any], column: Column, relation: Relation) -> 
     try:
         # A safe cast fails where a value would change: a fraction that is cut off, a number out of range.
         values = values.cast(arrow_type(column.type))
+        if column.type.kind is Kind.FLOAT and column.bits < 64:
+            values = values.cast(pa.float32(), safe=False).cast(pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise IllTypedRow(f"{where}: {error}") from None
     _check_range(values, column, where)
@@ -120,9 +122,7 @@ def _check_range(values: pa.ChunkedArray[Any], column: Column, where: str) -> No
     """What Arrow's types allow and ours do not."""
     if not len(values) or values.null_count == len(values):
         return
-    if column.type.kind is Kind.FLOAT and not pc.all(pc.is_finite(values)).as_py():
-        raise IllTypedRow(f"{where}: a value is not a finite float")
-    if column.type.kind is Kind.UNSIGNED or column.bits < 64:
+    if column.type.kind is Kind.UNSIGNED or (column.type.kind is Kind.NUMBER and column.bits < 64):
         is_unsigned, half = column.type.kind is Kind.UNSIGNED, 2 ** (column.bits - 1)
         least, most = (0, 2**64 - 1) if is_unsigned else (-half, half - 1)
         for value in (pc.min(values).as_py(), pc.max(values).as_py()):

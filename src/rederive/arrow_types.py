@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rederive.ir.nested import nested_reader
 from rederive.ir.terms import Kind, Part, Row, Type, Value
@@ -27,7 +28,12 @@ _ARROW: Final[dict[Kind, pa.DataType]] = {
     Kind.BINARY: pa.binary(),
     Kind.INTERVAL: pa.duration("us"),
 }
-_INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_WIDTHS: Final[dict[tuple[Kind, int], pa.DataType]] = {
+    (Kind.NUMBER, 8): pa.int8(),
+    (Kind.NUMBER, 16): pa.int16(),
+    (Kind.NUMBER, 32): pa.int32(),
+    (Kind.FLOAT, 32): pa.float32(),
+}
 
 
 def arrow_type(type: Type) -> pa.DataType:
@@ -49,8 +55,8 @@ def arrow_type(type: Type) -> pa.DataType:
 
 
 def _part_type(part: Part) -> pa.DataType:
-    """Inside of nested types an integer has its own width: nothing casts it when a table is written."""
-    return _INTEGERS[part.bits or 64] if part.type.kind is Kind.NUMBER else arrow_type(part.type)
+    """Inside of nested types a number has its own width: nothing casts it when a table is written."""
+    return _WIDTHS.get((part.type.kind, part.bits)) or arrow_type(part.type)
 
 
 def to_arrow_column(values: Iterable[Value], type: Type, arrow: pa.DataType | None = None) -> pa.Array[Any]:
@@ -92,4 +98,6 @@ def from_arrow_columns(columns: Iterable[pa.ChunkedArray[Any]], types: Sequence[
 def from_arrow_column(column: pa.ChunkedArray[Any] | pa.Array[Any], type: Type) -> list[Value]:
     """The values of one column."""
     values: list[Any] = column.to_pylist()
-    return list(map(nested_reader(type), values)) if type.parts or type.kind is Kind.UNSIGNED else values
+    # Arrow has several NaN.
+    is_read = type.parts or type.kind is Kind.UNSIGNED or (type.kind is Kind.FLOAT and pc.any(pc.is_nan(column)).as_py())
+    return list(map(nested_reader(type), values)) if is_read else values

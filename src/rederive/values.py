@@ -1,8 +1,8 @@
 """Conversion of text, JSON and Python objects to values of a column's type; ValueError says why a value does not fit.
 
-A timestamp with an offset is converted to UTC; a timestamp without one is in UTC. Floats are finite. A decimal has the scale of
-its column. In JSON, bytes are text in base64, a struct is an object or the list of its fields, a map is an object or a list of
-pairs. In a text file, a nested value is JSON.
+A timestamp with an offset is converted to UTC; a timestamp without one is in UTC. A decimal has the scale of its column. A float
+may be NaN or an infinity, which JSON has as the texts NaN, Infinity and -Infinity. In JSON, bytes are text in base64, a struct is
+an object or the list of its fields, a map is an object or a list of pairs. In a text file, a nested value is JSON.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
+from rederive.ir.floats import canonical, single
 from rederive.ir.nested import Array, Map, Struct, struct_class
 from rederive.ir.printing import show_value
 from rederive.ir.rules import Column
@@ -25,6 +26,7 @@ from rederive.ir.terms import Kind, Part, Type, Value
 # At most 40 digits: Python takes quadratic time to read longer ones, and no type holds them.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_NOT_FINITE: Final = re.compile(r"[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE)
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _TIME: Final = r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 _TIMESTAMP: Final = re.compile(rf"{_DATE.pattern}({_TIME})?", re.ASCII)
@@ -54,7 +56,7 @@ def from_text(text: str, type: Type) -> Value:
         case Kind.NUMBER | Kind.UNSIGNED:
             return _integer(_matched(_INTEGER, text, type), type)
         case Kind.FLOAT:
-            return _finite(_matched(_DECIMAL, text, type))
+            return canonical(float(text if _NOT_FINITE.fullmatch(text) else _matched(_DECIMAL, text, type)))
         case Kind.BOOLEAN:
             if text not in _BOOLEANS:
                 raise ValueError(f"{show_value(text)} is neither true nor false")
@@ -97,7 +99,9 @@ def from_json(value: object, type: Type) -> Value:
         case ((Kind.NUMBER | Kind.UNSIGNED), int()):
             return _integer(value, type)
         case Kind.FLOAT, int() | float():
-            return _finite(value)
+            return _float(value)
+        case Kind.FLOAT, str() if _NOT_FINITE.fullmatch(value):
+            return canonical(float(value))
         case Kind.DECIMAL, int():
             return _decimal(Decimal(value), type)
         case ((Kind.DECIMAL | Kind.DATE | Kind.TIMESTAMP | Kind.BINARY | Kind.INTERVAL), str()):
@@ -170,18 +174,20 @@ def _map(entries: Sequence[tuple[Any, ...]]) -> Map:
 def _part(value: object, part: Part, convert: Callable[[Any, Type], Value]) -> Value:
     if value is None:
         return None
-    converted = _in_width(convert(value, part.type), part.bits)
-    return converted + 0.0 if isinstance(converted, float) else converted  # one zero: -0.0 + 0.0 is 0.0
+    return _in_width(convert(value, part.type), part.bits)
 
 
 def _in_width(value: Value, bits: int) -> Value:
+    """An integer is refused beyond its width; a float is rounded to it."""
+    if bits < 64 and isinstance(value, float):
+        return single(value)
     if bits < 64 and isinstance(value, int) and not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         raise ValueError(f"{value} is out of range for an integer of {bits} bits")
     return value
 
 
 def column_value(value: object, column: Column, convert: Callable[[Any, Type], Value]) -> Value:
-    """The value that `convert` gives for a column: NULL only if the column is nullable, and integers only of its width.
+    """The value that `convert` gives for a column: NULL only if the column is nullable, and numbers only of its width.
 
     >>> from rederive.ir.terms import NUMBER
     >>> column_value(None, Column("n", NUMBER, nullable=True), from_json), column_value(7, Column("n", NUMBER), from_json)
@@ -196,10 +202,12 @@ def column_value(value: object, column: Column, convert: Callable[[Any, Type], V
 def to_json(value: Value) -> Any:
     """The value as JSON; decimals, dates, timestamps, intervals and bytes are strings, structs and maps are objects.
 
-    >>> to_json(datetime.date(2024, 2, 29)), to_json(Decimal("0.000000001")), to_json(None)
-    ('2024-02-29', '0.000000001', None)
+    >>> to_json(datetime.date(2024, 2, 29)), to_json(Decimal("0.000000001")), to_json(None), to_json(-math.inf)
+    ('2024-02-29', '0.000000001', None, '-Infinity')
     """
     match value:
+        case float() if not math.isfinite(value):
+            return not_finite_text(value)
         case None | bool() | int() | float() | str():
             return value
         case Decimal():
@@ -216,6 +224,11 @@ def to_json(value: Value) -> Any:
             return {_key_text(key): to_json(part) for key, part in value}
         case tuple():
             return [to_json(part) for part in value]
+
+
+def not_finite_text(value: float) -> str:
+    """NaN or an infinity as Java, Spark and our JSON write it."""
+    return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
 
 
 def _key_text(key: Value) -> str:
@@ -285,16 +298,11 @@ def _abbreviated(number: int) -> str:
     return str(number) if abs(number) < 10**40 else "a number of more than 40 digits"
 
 
-def _finite(value: float | str) -> float:
+def _float(value: float) -> float:
     try:
-        number = float(value)
+        return canonical(float(value))
     except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(
-            "the value is beyond the range of float" if not isinstance(value, float) else f"{value} is not a finite float"
-        )
-    return number
+        raise ValueError("the value is beyond the range of float") from None
 
 
 def _date(text: str, type: Type) -> datetime.date:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from math import inf
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from rederive.errors import RederiveError
+from rederive.ir.floats import NAN
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Row, Type
 from rederive.lake.external import ExternalData, ExternalFormat, read_external
@@ -155,10 +157,22 @@ def test_types_that_do_not_fit_are_refused(spark: SparkSession, tmp_path: Path, 
 
 
 def test_values_beyond_ours_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    for number, (type, expression) in enumerate({FLOAT: "double('nan')", UNSIGNED: "-1L", DATE: "DATE'+10000-01-01'"}.items()):
+    for number, (type, expression) in enumerate({UNSIGNED: "-1L", DATE: "DATE'+10000-01-01'"}.items()):
         spark.sql(f"SELECT {expression} x").write.parquet(str(tmp_path / str(number)))
         with pytest.raises(RederiveError, match=f"is not a {type}"):
             read(spark, ExternalFormat.PARQUET, tmp_path / str(number), Relation("r", (Column("x", type),)))
+
+
+def test_floats_that_are_not_finite(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = Relation("r", (Column("x", FLOAT, bits=32),))
+    spark.sql("SELECT explode(array(double('nan'), double('inf'), 0.1D, -0.0D)) x").write.parquet(str(tmp_path / "p"))
+    (tmp_path / "t.csv").write_text("x\nNaN\n-Infinity\n0.1\n")
+    (tmp_path / "t.json").write_text('{"x": "NaN"}\n{"x": "-Infinity"}\n{"x": 0.1}\n')
+    found = read(spark, ExternalFormat.PARQUET, tmp_path / "p", numbers)
+    assert sorted(found) == [(0.0,), (0.10000000149011612,), (inf,), (NAN,)]
+    for format, name in ((ExternalFormat.CSV, "t.csv"), (ExternalFormat.JSON, "t.json")):
+        found = read(spark, format, tmp_path / name, numbers)
+        assert sorted(found) == [(-inf,), (0.10000000149011612,), (NAN,)]
 
 
 def test_nulls_outside_the_key_by_choice(spark: SparkSession, tmp_path: Path) -> None:

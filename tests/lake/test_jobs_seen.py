@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rederive
-from rederive.lake import jobs
-from rederive.lake.jobs import described
+from rederive.engines.spark.session.sessions import described
+from rederive.lake import progress
 
 PROGRAM = ".decl n(x: number)  .decl twice(x: number, y: number)  twice(x, 2 * x) :- n(x)."
 
@@ -49,9 +49,9 @@ def test_every_job_of_a_settle_is_described(spark: SparkSession, tmp_path: Path)
 def test_a_long_job_logs_its_progress(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "_watched", set())
+    monkeypatch.setattr(progress, "_watched", set())
     caplog.set_level(logging.INFO, "rederive.progress")
-    jobs.log_progress(spark, interval=0.05)
+    progress.log_progress(spark, interval=0.05)
     assert not caplog.records
     with described(spark, "view v"), described(spark, "a slow step"):
         # About a second of work in two tasks.

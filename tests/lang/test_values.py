@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
+import pickle
 from decimal import Decimal
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rederive.ir.floats import NAN, canonical, nearest_single
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Type, Value
 from rederive.values import from_json, from_python, from_text, to_json
 
@@ -53,8 +58,8 @@ def test_from_text(text: str, type: Type, value: Value) -> None:
         ("", NUMBER),
         ("-1", UNSIGNED),
         ("9" * 5000, NUMBER),
-        ("nan", FLOAT),
-        ("1e999", FLOAT),
+        ("+nan", FLOAT),
+        ("1e", FLOAT),
         ("True", BOOLEAN),
         ("2024-02-30", DATE),
         ("20240229", DATE),
@@ -106,7 +111,7 @@ def test_from_json(given_value: object, type: Type, value: Value) -> None:
         (2**63, NUMBER),
         (10**400, NUMBER),
         (10**400, FLOAT),
-        (float("nan"), FLOAT),
+        ("1.5", FLOAT),
         (1.5, MONEY),
         ([], SYMBOL),
         ({}, NUMBER),
@@ -134,7 +139,7 @@ VALUES: dict[Type, st.SearchStrategy[Value]] = {
     SYMBOL: st.text(st.characters(exclude_categories=["Cs"])),
     NUMBER: st.integers(-(2**63), 2**63 - 1),
     UNSIGNED: st.integers(0, 2**64 - 1),
-    FLOAT: st.floats(allow_nan=False, allow_infinity=False),
+    FLOAT: st.floats().map(canonical),
     BOOLEAN: st.booleans(),
     DATE: st.dates(),
     TIMESTAMP: st.datetimes(),
@@ -148,3 +153,31 @@ def test_json_round_trip(type: Type, data: st.DataObject) -> None:
     value = data.draw(VALUES[type])
     assert from_json(json.loads(json.dumps(to_json(value))), type) == value
     assert from_python(value, type) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("NaN", NAN), ("nan", NAN), ("Infinity", math.inf), ("-inf", -math.inf), ("+Infinity", math.inf), ("1e999", math.inf)],
+)
+def test_floats_that_are_not_finite(text: str, value: float) -> None:
+    assert from_text(text, FLOAT) == value
+    assert json.dumps(to_json(from_text(text, FLOAT))) in ('"NaN"', '"Infinity"', '"-Infinity"')
+
+
+def test_there_is_one_nan_which_is_greater_than_all() -> None:
+    other = float("nan")
+    assert from_python(other, FLOAT) is NAN
+    assert {NAN} == {from_json("NaN", FLOAT)}
+    assert sorted([NAN, 1.0, -math.inf, math.inf]) == [-math.inf, 1.0, math.inf, NAN]
+    assert 1.0 < NAN == other == NAN
+    assert not NAN < 1.0
+    assert max(1.0, NAN) is NAN
+    assert pickle.loads(pickle.dumps(NAN)) is NAN
+
+
+@given(st.decimals(-(10**38), 10**38, allow_nan=False, allow_infinity=False))
+def test_a_number_of_32_bits_is_the_nearest_one(exact: Decimal) -> None:
+    """Rounding to 64 bits first would round twice."""
+    found = Fraction(nearest_single(exact))
+    near = [Fraction(float(np.nextafter(np.float32(float(exact)), np.float32(way)))) for way in (-math.inf, math.inf)]
+    assert all(abs(found - Fraction(exact)) <= abs(one - Fraction(exact)) for one in near)

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from math import inf, nan
 from typing import Any
 
 import pyarrow as pa
@@ -75,7 +76,7 @@ def random_fact(pick: random.Random, id: int) -> Row:
         pick.choice((None, 1, 2, 3, 4)),
         pick.choice(("a", "ab", "B", "ä")),
         pick.choice((None, Decimal(pick.randrange(-10_000, 10_000)) / 100)),
-        pick.choice((None, 0.0, -0.0, 0.1, 1e300, -1e300, 5e-324, pick.uniform(-9, 9))),
+        pick.choice((None, 0.0, -0.0, 0.1, 1e300, -1e300, 5e-324, nan, inf, -inf, pick.uniform(-9, 9))),
         pick.randrange(9),
         pick.choice((None, datetime.date(2024, 1, 1) + datetime.timedelta(pick.randrange(150)))),
     )

@@ -20,14 +20,20 @@ EDGES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "int": ("3", "0", "1", "-1", "7", "CAST(NULL AS INT)"),
     "bigint": ("3L", "0L", "1L", "-1L", "255L", "9223372036854775807L", "CAST(NULL AS BIGINT)"),
-    "double": ("2.5D", "0D", "1D", "-1D", "0.5D", "-1.5D", "1e10", "1e-5", "100D", "CAST(NULL AS DOUBLE)"),
-    "number": ("5", "-7L", "2.50", "-1.5D", "0", "CAST(NULL AS DOUBLE)"),
+    "double": (
+        "2.5D", "0D", "1D", "-1D", "0.5D", "-1.5D", "1e10", "1e-5", "100D", "1e300", "double('NaN')", "double('Infinity')",
+        "double('-Infinity')", "float(0.1)", "CAST(NULL AS DOUBLE)",
+    ),
+    "number": (
+        "5", "-7L", "2.50", "-1.5D", "0", "float(-0.1)", "double('NaN')", "double('inf')", "float('-inf')",
+        "CAST(NULL AS DOUBLE)",
+    ),
     "integer": ("5", "-7L", "2S", "0", "CAST(NULL AS INT)"),
     "boolean": ("true", "false", "CAST(NULL AS BOOLEAN)"),
     "date": (*(f"DATE '{day}'" for day in _DAYS), "CAST(NULL AS DATE)"),
     "timestamp": (*(f"TIMESTAMP '{moment}'" for moment in _MOMENTS), "CAST(NULL AS TIMESTAMP)"),
     "decimal": ("45.5", "0.0", "60", "CAST(NULL AS DECIMAL(8, 6))"),
-    "any": ("5", "0", "7", "CAST(NULL AS INT)"),
+    "any": ("5", "0", "7", "float(0.1)", "double('NaN')", "CAST(NULL AS INT)"),
 }  # fmt: skip
 _WORD: Final = re.compile(r"\[?(\w+)\]?( \.\.\.)?")
 # Functions whose arguments are more special than their types: their calls are written by hand.
@@ -38,7 +44,7 @@ _BY_HAND: Final = frozenset({
     "from_utc_timestamp", "to_utc_timestamp", "make_timestamp", "try_make_timestamp", "current_timezone", "trim", "ltrim",
     "rtrim", "url_decode", "date", "timestamp", "boolean", "elt", "split_part", "zeroifnull", "nullifzero",
     "decode", "encode", "unhex", "unbase64", "to_binary", "try_to_binary", "is_valid_utf8", "make_dt_interval",
-    "json_array_length", "assert_true", "raise_error", "nanvl", "bitmap_count", "parse_url", "try_parse_url",
+    "json_array_length", "assert_true", "raise_error", "bitmap_count", "parse_url", "try_parse_url",
 })  # fmt: skip
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ERROR = "error"
 TOGETHER = 40  # calls in one query of Spark
-NOT_FINITE = re.compile(r"(^|[(, ])-?(nan|inf)($|[,)])")
 # Java computes these with its own approximations, which may differ from those of C in the last bit.
 APPROXIMATED = (
     "cbrt", "cosh", "sinh", "tanh", "expm1", "asinh", "acosh", "atanh", "log", "sin", "cos", "tan", "cot", "sec", "csc", "asin",
@@ -71,12 +70,10 @@ def test_every_call_gives_what_spark_gave() -> None:
     wrong = []
     for call, (type, value) in expected.items():
         found = answered(call)
-        if NOT_FINITE.search(value):
-            same = found[1] == ERROR  # no value of ours is one of these
-        elif value == "-0.0":
+        if value == "-0.0":
             same = found[1] == "0.0"  # there is one zero
         elif call.startswith(APPROXIMATED) and type == "double" and found[1] != ERROR and "None" not in (found[1], value):
-            same = math.isclose(float(found[1]), float(value), rel_tol=5e-16)
+            same = math.isclose(float(found[1]), float(value), rel_tol=5e-16) or found[1] == value  # NaN
         else:
             same = found == (type, value) or (found[1] == value == "None" and type == "void")
         if not same:

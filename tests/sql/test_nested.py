@@ -65,7 +65,6 @@ def test_rows_of_python() -> None:
         ("s", [1], "has 2 fields, not 1"),
         ("m", {None: 1.0}, "null is not a key"),
         ("m", [("a", 1.0), ("a", 2.0)], "two equal keys"),
-        ("m", {"a": float("nan")}, "not a finite float"),
         ("b", "?", "not text in base64"),
         ("i", "soon", "not an interval"),
     ],
@@ -229,8 +228,6 @@ def test_lambdas_of_update_delete_and_generated_columns_capture_the_row() -> Non
     ("text", "schema"),
     [
         ('{"x":1,"x":2}', "MAP<STRING, INT>"),
-        ('{"a":NaN,"b":1}', "b INT"),
-        ('{"a":1e400}', "a STRING"),
         ('{"t":99999999999999}', "t TIMESTAMP"),
         ('{"d":"20240229"}', "d DATE"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -92,7 +93,10 @@ def commit_request(changes: Mapping[str, Any], key: str | None) -> HttpRequest:
     b'{"insert": {"edge": [["a", "b"]]}}'
     """
     # The key makes the request safe to repeat: the service applies a key once.
-    content = json.dumps(changes, default=_plain, ensure_ascii=False).encode()
+    try:
+        content = json.dumps(changes, default=_plain, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        content = json.dumps(_without_constants(changes), default=_plain, ensure_ascii=False).encode()
     return HttpRequest("POST", "/v1/transactions", (), {"Content-Type": JSON, "Idempotency-Key": key or uuid4().hex}, content)
 
 
@@ -117,6 +121,18 @@ def url_parameters(bindings: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 # Values are written as JSON has them: decimals, dates and timestamps as strings, so that no digit is lost.
+
+
+def _without_constants(value: Any) -> Any:
+    """The value with texts for NaN and infinities, which JSON does not have."""
+    match value:
+        case float() if not math.isfinite(value):
+            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case Mapping():
+            return {name: _without_constants(part) for name, part in value.items()}
+        case list() | tuple():
+            return [_without_constants(part) for part in value]
+    return value
 
 
 def _scalar(value: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from rederive.ir.floats import NaN, canonical
 from rederive.ir.terms import Kind, Type
 
 
@@ -113,7 +114,7 @@ def nested_reader(type: Type) -> Callable[[Any], Any]:
     (1, None)
     """
     if not type.parts:
-        return int_or_none if type.kind is Kind.UNSIGNED else _itself
+        return {Kind.UNSIGNED: int_or_none, Kind.FLOAT: float_or_none}.get(type.kind, _itself)
     make, readers = nested_class(type), [nested_reader(part.type) for part in type.parts]
     if type.kind is Kind.ARRAY:
         return lambda value: None if value is None else make(map(readers[0], value))
@@ -139,10 +140,17 @@ def int_or_none(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def float_or_none(value: Any) -> float | None:
+    """The one float of all that are equal."""
+    return None if value is None else canonical(value)
+
+
 def _itself(value: Any) -> Any:
     return value
 
 
 def plain(value: Any) -> Any:
-    """The value as tuples of Python alone."""
-    return tuple([plain(part) for part in value]) if isinstance(value, tuple) else value
+    """The value as tuples and floats of Python alone."""
+    if isinstance(value, tuple):
+        return tuple([plain(part) for part in value])
+    return float(value) if isinstance(value, NaN) else value

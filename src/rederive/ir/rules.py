@@ -233,7 +233,7 @@ Definition: TypeAlias = Rule | Aggregate
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a relation. `nullable`: whether it may hold NULL. `bits`: the width of its integers, at most 64.
+    """A column of a relation. `nullable`: whether it may hold NULL. `bits`: the width of its integers or floats, at most 64.
 
     `default`: what SQL puts into a row that leaves the column out, instead of NULL; it may read the other columns of the row as
     the variables `c0`, `c1` and so on. `without_zone`: whether SQL declares it as TIMESTAMP_NTZ, which its tables then have.

@@ -43,10 +43,11 @@ class Part:
 
     name: str
     type: Type
-    bits: int = 64  # the width of its integers; 0 is the type of a bare NULL
+    bits: int = 64  # the width of its integers or floats; 0 is the type of a bare NULL
 
     def __str__(self) -> str:
-        return f"{self.type}:{self.bits}" if self.type.kind is Kind.NUMBER and self.bits < 64 else str(self.type)
+        has_width = self.type.kind in (Kind.NUMBER, Kind.FLOAT) and self.bits < 64
+        return f"{self.type}:{self.bits}" if has_width else str(self.type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pyspark.sql import types as spark_types
 from rederive.errors import SchemaMismatch
 from rederive.ir.rules import Column
 from rederive.ir.terms import Kind, Type
-from rederive.lake.nested_columns import as_type, in_utc, problem_in
+from rederive.lake.nested_columns import as_type, in_utc
 from rederive.lake.types import INTEGER_BITS, nested_type, spark_type
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _INTEGER: Final = r"^[+-]?[0-9]{1,40}$"
 _FLOAT: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$"
+_NOT_FINITE: Final = r"^(?i:[+-]?inf(inity)?|nan)$"
 _DATE: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIMESTAMP: Final = rf"^{_DATE}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?(Z|[+-][0-9]{{2}}:[0-9]{{2}})?)?$"
 _OFFSET: Final = r"(Z|[+-][0-9]{2}:[0-9]{2})$"
@@ -54,7 +55,7 @@ def from_text(text: SparkColumn, column: Column) -> ConvertedColumn:
     # Spark's casts trim blanks and take forms such as '1d' or '2024' that `rederive.values` refuses: the pattern decides.
     matching = text.rlike(_pattern(column.type))
     # NULL where the pattern does not match, and the check below tells that from a text that is NULL itself.
-    value = F.when(matching, value)
+    value = F.when(matching, _one_zero(value, column) if column.type.kind is Kind.FLOAT else value)
     return _checked(value, column, text.isNotNull() & value.isNull(), text)
 
 
@@ -65,7 +66,7 @@ def _pattern(type: Type) -> str:
         case Kind.NUMBER | Kind.UNSIGNED:
             return _INTEGER
         case Kind.FLOAT:
-            return _FLOAT
+            return f"{_FLOAT}|{_NOT_FINITE}"
         case Kind.BOOLEAN:
             return "^(true|false)$"
         case Kind.DATE:
@@ -96,13 +97,18 @@ def from_typed(value: SparkColumn, found: spark_types.DataType, column: Column) 
     # A timestamp of Spark is an instant; the database holds it as UTC, without a zone.
     widened = as_type(value, found, spark_type(column.type))
     if column.type.parts:
-        problem = problem_in(widened, spark_type(column.type))
-        reason = F.lit(f"column '{column.name}': a float in it is not finite")
-        return ConvertedColumn(widened, F.when(problem, reason) if problem is not None else None)
+        return ConvertedColumn(widened)
+    if column.type.kind is Kind.FLOAT:
+        return ConvertedColumn(_one_zero(widened, column))
     # An integer type that is no wider than the column needs no check of its range, which would be a query.
     if column.type.kind is Kind.NUMBER and INTEGER_BITS[found.__class__] <= column.bits:
         return ConvertedColumn(widened)
     return _checked(widened, column, None, value)
+
+
+def _one_zero(value: SparkColumn, column: Column) -> SparkColumn:
+    """A float of the column's width, 0.0 for -0.0."""
+    return (value.cast("float").cast("double") if column.bits < 64 else value) + F.lit(0.0)
 
 
 def _fits(found: spark_types.DataType, type: Type) -> bool:
@@ -163,15 +169,13 @@ def _shown(column: Column) -> str:
 def _in_range(value: SparkColumn, column: Column) -> SparkColumn | None:
     """Whether a value is in the column's range; None if Spark's type has the same range.
 
-    Spark's floats include NaN and infinities, and its dates and timestamps reach beyond the years 1 to 9999.
+    Spark's dates and timestamps reach beyond the years 1 to 9999.
     """
     match column.type.kind:
         case Kind.NUMBER if column.bits < 64:
             return value.between(F.lit(-(2 ** (column.bits - 1))), F.lit(2 ** (column.bits - 1) - 1))
         case Kind.UNSIGNED:
             return value.between(F.lit(0), F.lit(str(2**64 - 1)).cast("decimal(20,0)"))
-        case Kind.FLOAT:
-            return ~F.isnan(value) & (F.abs(value) != F.lit(float("inf")))
         case Kind.DATE:
             return value.between(F.lit(_FIRST).cast("date"), F.lit(_LAST).cast("date"))
         case Kind.TIMESTAMP:
@@ -189,7 +193,10 @@ def from_json(document: SparkColumn, column: Column) -> ConvertedColumn:
     null = F.is_variant_null(field) | field.isNull()
     value, problem = from_text(F.when(~null, text), column)
     reason = F.concat(F.lit(f"column '{column.name}': a JSON value of type "), F.lower(kind), F.lit(f" is not a {column.type}"))
-    return ConvertedColumn(value, F.when(~null & ~kind.rlike(_json_kind(column.type)), reason).otherwise(problem))
+    fits = kind.rlike(_json_kind(column.type))
+    if column.type.kind is Kind.FLOAT:  # JSON has NaN and infinities as texts
+        fits = fits | ((kind == F.lit("STRING")) & text.rlike(_NOT_FINITE))
+    return ConvertedColumn(value, F.when(~null & ~fits, reason).otherwise(problem))
 
 
 def _json_kind(type: Type) -> str:

@@ -74,26 +74,6 @@ def in_utc(instant: Column) -> Column:
     return F.expr(_START) + F.expr("INTERVAL '0.000001' SECOND") * F.unix_micros(instant)
 
 
-def problem_in(value: Column, type: spark_types.DataType) -> Column | None:
-    """Whether a part of a nested value is a float that is not finite; None if it has no floats."""
-    match type:
-        case spark_types.DoubleType() | spark_types.FloatType():
-            return F.isnan(value) | (F.abs(value) == F.lit(float("inf")))
-        case spark_types.ArrayType():
-            inner = type.elementType
-            return F.exists(value, lambda one: _known(one, inner)) if problem_in(value, inner) is not None else None
-        case spark_types.StructType():
-            parts = ((value.getField(field.name), field.dataType) for field in type.fields)
-            found = [problem for part, kind in parts if (problem := problem_in(part, kind)) is not None]
-            return F.greatest(*found, F.lit(False)) if found else None
-    return None
-
-
-def _known(value: Column, type: spark_types.DataType) -> Column:
-    problem = problem_in(value, type)
-    return F.coalesce(problem, F.lit(False)) if problem is not None else F.lit(False)
-
-
 def _micros(value: Column) -> Column:
     parts = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000))
     whole = sum((F.extract(F.lit(unit), value).cast("long") * length for unit, length in parts), F.lit(0).cast("long"))

@@ -65,7 +65,7 @@ def spark_session(
 
 
 def _log_progress(spark: SparkSession) -> None:
-    from rederive.lake.jobs import log_progress
+    from rederive.lake.progress import log_progress
 
     log_progress(spark)
 

@@ -17,16 +17,15 @@ from pyspark.sql import functions as F
 
 from rederive.delta import Delta
 from rederive.engines.spark.run.data_frames import DataFrameRows
-from rederive.engines.spark.session.sessions import like_session
+from rederive.engines.spark.session.sessions import described, like_session
 from rederive.errors import DuplicateKey, NotATable, Redefined, SchemaMismatch, SourceChanged, SourceGone, UnknownName
 from rederive.ir.rules import Column, Relation
-from rederive.ir.terms import NUMBER, UNSIGNED, Row
+from rederive.ir.terms import FLOAT, NUMBER, UNSIGNED, Row
 from rederive.lake.bags import NET, expand_copies, number_copies
 from rederive.lake.delta_log import FAILURES, TableState, commit_changes, java_reason, table_state
 from rederive.lake.frame_rows import PROBLEM, check_rows, check_times, convert_frame, values
-from rederive.lake.jobs import described
 from rederive.lake.names import column_names, quote
-from rederive.lake.types import INTEGER_BITS, collect, column_type, rows_of
+from rederive.lake.types import BITS, collect, column_type, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +81,7 @@ class SourceTable:
         for column in table.columns:
             field = found.get(column.name.lower())
             other = _column(field) if field is not None else None
-            if other is None or (other.type, other.bits) != (column.type, column.bits):
+            if other is None or other.type != column.type or not _has_width(other, column):
                 shown = "is missing" if field is None else f"is {field.dataType.simpleString()}"
                 raise SourceChanged(
                     f"column '{column.name}' of the table behind '{table.name}' {shown} since commit {state.version}",
@@ -242,6 +241,11 @@ def maps_columns(state: TableState) -> bool:
     return state.properties.get(_COLUMN_MAPPING, "none") != "none"
 
 
+def _has_width(found: Column, declared: Column) -> bool:
+    """Whether the numbers have the declared width. Stores from before there was FLOAT declare it as DOUBLE."""
+    return found.bits == declared.bits or (found.type == FLOAT and found.bits < declared.bits)
+
+
 def _identities(schema: StructType) -> dict[str, object]:
     """What each column is called in the files, which stays when it is renamed."""
     return {field.name.lower(): (field.metadata or {}).get(_PHYSICAL_NAME, field.name) for field in schema.fields}
@@ -255,7 +259,7 @@ def _column(field: StructField) -> Column | None:
         return None
     if type == UNSIGNED:
         return None
-    bits = INTEGER_BITS.get(field.dataType.__class__, 64) if type == NUMBER else 64
+    bits = BITS.get(field.dataType.__class__, 64) if type in (NUMBER, FLOAT) else 64
     without_zone = field.dataType.typeName() == "timestamp_ntz"
     return Column(field.name.lower(), type, field.nullable, bits, without_zone=without_zone)
 

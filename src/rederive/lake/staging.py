@@ -20,11 +20,11 @@ from rederive.delta import CountedSide, Delta, Rows, multiplicities
 from rederive.engines.protocol import Bulk
 from rederive.engines.spark.engine import FrameRows
 from rederive.engines.spark.run.data_frames import DataFrameRows
+from rederive.engines.spark.session.sessions import described
 from rederive.ir.rules import Column, Program, Relation, Role
 from rederive.ir.terms import NUMBER, Row
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION
 from rederive.lake.file_system import names_in, remove
-from rederive.lake.jobs import described
 from rederive.lake.local_writes import write_parquet
 from rederive.lake.names import column_names
 from rederive.lake.settle import ROWS, rows_folder, staged_path

@@ -25,7 +25,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rederive.engines.spark.session.sessions import fresh_session, in_session, like_session
+from rederive.engines.spark.session.sessions import described, fresh_session, in_session, like_session
 from rederive.errors import Expired, Mismatch, NotATable, SchemaMismatch, VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import BOOLEAN, UTC, Value
@@ -66,7 +66,6 @@ from rederive.lake.delta_log import (
     write_checkpoint,
 )
 from rederive.lake.file_system import exists, names_in, remove
-from rederive.lake.jobs import described
 from rederive.lake.local_log import Action, LocalLog, Overtaken
 from rederive.lake.local_writes import can_write, first_file, identity_names
 from rederive.lake.local_writes import compact as local_compact

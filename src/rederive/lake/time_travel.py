@@ -14,13 +14,13 @@ from typing import Final
 
 from pyspark.sql import functions as F
 
+from rederive.engines.spark.session.sessions import described
 from rederive.engines.spark.session.types import literal
 from rederive.errors import VersionGone
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row, Value
 from rederive.lake.change_table import MINUS, PLUS
 from rederive.lake.delta_log import FAILURES
-from rederive.lake.jobs import described
 from rederive.lake.names import quote
 from rederive.lake.staging import changed_rows
 from rederive.lake.tables import Area, Lake

@@ -49,10 +49,13 @@ INTEGER_BITS: Final[dict[type[spark_types.DataType], int]] = {
     spark_types.IntegerType: 32,
     spark_types.LongType: 64,
 }
+BITS: Final[dict[type[spark_types.DataType], int]] = {**INTEGER_BITS, spark_types.FloatType: 32}
+"""The width of numbers by their type in Spark, 64 bits for all others."""
 _NAME: Final = re.compile(r"([a-z]+)(?:\((\d+),(\d+)\))?(?::(\d+))?")
 _SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP, BINARY, INTERVAL)}
 _INTEGERS: Final = {"byte": pyarrow.int8(), "short": pyarrow.int16(), "integer": pyarrow.int32(), "long": pyarrow.int64()}
-_STORED: Final = {**_INTEGERS, "timestamp": pyarrow.timestamp("us", "UTC"), "timestamp_ntz": pyarrow.timestamp("us")}
+_TIMES: Final = {"timestamp": pyarrow.timestamp("us", "UTC"), "timestamp_ntz": pyarrow.timestamp("us")}
+_STORED: Final = {**_INTEGERS, **_TIMES, "float": pyarrow.float32()}
 MANY_ROWS: Final = 20_000
 """Rows from which on a Parquet file is faster than sending them to Spark."""
 
@@ -127,7 +130,7 @@ def nested_type(found: spark_types.DataType, name: str) -> Type:
 
 
 def _part(name: str, found: spark_types.DataType, column: str) -> Part:
-    return Part(name, nested_type(found, column), INTEGER_BITS.get(type(found), 64))
+    return Part(name, nested_type(found, column), BITS.get(type(found), 64))
 
 
 def type_named(name: str) -> Type:
@@ -192,6 +195,8 @@ def table_field(field: spark_types.StructField, column: Column, *, instants: boo
         found = from_arrow_type(arrow_types.arrow_type(column.type))
     elif column.type == NUMBER:
         found = next(kind for kind, bits in INTEGER_BITS.items() if bits == column.bits)()
+    elif column.type == FLOAT and column.bits == 32:
+        found = spark_types.FloatType()
     if instants and not column.without_zone:
         found = _with_instants(found)
     return spark_types.StructField(field.name, found, column.nullable, field.metadata)
@@ -228,7 +233,7 @@ def arrow_table(relation: Relation, rows: Iterable[Row]) -> pyarrow.Table:
 
 
 def as_stored(table: pyarrow.Table, schema: spark_types.StructType) -> pyarrow.Table:
-    """The columns of a schema as a Delta table has them: its integers may be narrow, and its timestamps instants."""
+    """The columns of a schema as a Delta table has them: its numbers may be narrow, and its timestamps instants."""
     names = {field.name: field.dataType.typeName() for field in schema.fields}
     columns = {name: table[name].cast(_STORED[type]) if type in _STORED else table[name] for name, type in names.items()}
     return pyarrow.table(columns)

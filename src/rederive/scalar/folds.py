@@ -1,7 +1,8 @@
 """Aggregates that need all values of a group: what they compute, for both engines, as Spark does in its ANSI mode.
 
 A fold gets the arguments of the rows of a group, in the order of the aggregate. Rows in which an argument is NULL do not count,
-except for the value of `max_by` and `min_by`. Moments are computed from exact fractions and rounded once.
+except for the value of `max_by` and `min_by`. Moments are computed from exact fractions and rounded once; they are NaN where a
+value is not finite.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
+from rederive.ir.floats import NAN, canonical
 from rederive.ir.nested import Array
 from rederive.ir.rules import Aggregate, Function, Order
 from rederive.ir.terms import Row, Type, Value
@@ -55,10 +57,21 @@ def _fold(function: Function, value: Type | None, gives: Type) -> Fold:
             return lambda rows, _: min((row[0] for row in rows), default=None)
         case Function.MAX:
             return lambda rows, _: max((row[0] for row in rows), default=None)
-    found = FOLDS[function]
+    found = _of_finite(FOLDS[function], _MOMENTS[function]) if function in _MOMENTS else FOLDS[function]
     if function in _COLLECTING:
         return found
     return lambda rows, parameters: found(rows, parameters) if rows else None
+
+
+def _of_finite(moment: Fold, least: int) -> Fold:
+    """The moment, which is NaN where a value is not finite; NULL of fewer rows than `least`."""
+
+    def compute(rows: Arguments, parameters: tuple[Value, ...]) -> Value:
+        if len(rows) < least or all(math.isfinite(value) for row in rows for value in row):
+            return moment(rows, parameters) if len(rows) >= least else None
+        return NAN
+
+    return compute
 
 
 def sort_rows(rows: Sequence[Row], by: Sequence[Order]) -> list[Row]:
@@ -96,11 +109,19 @@ def _variance(rows: Arguments, less: int) -> Fraction | None:
 
 
 def _root(value: Fraction | None) -> float | None:
-    return math.sqrt(value) if value is not None else None
+    return math.sqrt(_nearest(value)) if value is not None else None
 
 
 def _as_float(value: Fraction | None) -> float | None:
-    return float(value) if value is not None else None
+    return _nearest(value) if value is not None else None
+
+
+def _nearest(value: Fraction) -> float:
+    """The nearest float; an infinity beyond them."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value.numerator)
 
 
 def _products(rows: Arguments) -> Fraction:
@@ -111,7 +132,7 @@ def _products(rows: Arguments) -> Fraction:
 
 
 def _covariance(rows: Arguments, less: int) -> float | None:
-    return float(_products(rows) / (len(rows) - less)) if len(rows) > less else None
+    return _nearest(_products(rows) / (len(rows) - less)) if len(rows) > less else None
 
 
 def _correlation(rows: Arguments) -> float | None:
@@ -142,8 +163,8 @@ def _percentile(rows: Arguments, percentage: Value) -> float:
     """The value at a share of the sorted values, interpolated as Spark does it, in floats."""
     position = (len(rows) - 1) * float(percentage)  # type: ignore[arg-type]
     low, high = math.floor(position), math.ceil(position)
-    below, above = float(rows[low][0]), float(rows[high][0])
-    return below if below == above else (high - position) * below + (position - low) * above
+    below, above = canonical(float(rows[low][0])), canonical(float(rows[high][0]))
+    return below if below == above else canonical((high - position) * below + (position - low) * above)
 
 
 def _percentile_disc(rows: Arguments, percentage: Value) -> Value:
@@ -165,7 +186,9 @@ def _joined(rows: Arguments, separator: str) -> str:
 
 
 def _product(rows: Arguments) -> float:
-    return float(math.prod((Fraction(row[0]) for row in rows), start=Fraction(1)))
+    if not all(math.isfinite(row[0]) for row in rows):
+        return canonical(math.prod(float(row[0]) for row in rows))
+    return _nearest(math.prod((Fraction(row[0]) for row in rows), start=Fraction(1)))
 
 
 def _last_by(rows: Arguments, pick: Callable[..., Any]) -> Value:
@@ -197,6 +220,11 @@ FOLDS: Final[dict[Function, Fold]] = {
     Function.BIT_OR: lambda rows, _: reduce(operator.or_, (row[0] for row in rows)),
     Function.BIT_XOR: lambda rows, _: reduce(operator.xor, (row[0] for row in rows)),
     Function.PRODUCT: lambda rows, _: _product(rows),
+}
+# The moments, and of how many rows on they have a value.
+_MOMENTS: Final = {
+    **dict.fromkeys((Function.VAR_POP, Function.STDDEV_POP, Function.COVAR_POP, Function.SKEWNESS, Function.KURTOSIS), 1),
+    **dict.fromkeys((Function.VAR_SAMP, Function.STDDEV_SAMP, Function.COVAR_SAMP, Function.CORR), 2),
 }
 # Of a group without values, these give an array without elements.
 _COLLECTING: Final = frozenset({Function.COLLECT_LIST, Function.COLLECT_SET})

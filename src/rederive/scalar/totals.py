@@ -1,16 +1,26 @@
-"""Counts, sums and means from exact totals: whole numbers of a small unit, which do not depend on the order of rows."""
+"""Counts, sums and means from exact totals: whole numbers of a small unit, which do not depend on the order of rows.
+
+A sum of floats has digits above those of all finite sums, which count the values that are NaN, Infinity and -Infinity. So one
+integer is the whole total, and whatever leaves a group is subtracted like all else.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final, NamedTuple
 
+from rederive.ir.floats import NAN
 from rederive.ir.rules import Function
 from rederive.ir.terms import Kind, Type, Value
 from rederive.values import INTEGER_RANGES
 
 FLOAT_UNIT: Final = 2**1074  # every finite float is a whole number of these parts of one
+_FINITE: Final = 2200  # bits: a float is below 2**1024, so 2**100 of them are below half of this
+_COUNT: Final = 100  # bits of a count of values
+NOT_FINITE: Final = tuple(1 << _FINITE + _COUNT * i for i in range(3))
+"""What one NaN, one Infinity and one -Infinity add to a sum of floats."""
 # Digits of the quotient of a mean: decimals have at most 38, and the quotient is rounded to the result's scale afterwards.
 _EXACT: Final = Context(prec=100, rounding=ROUND_HALF_UP)
 
@@ -52,16 +62,28 @@ def total_result(function: Function, total: Total, value: Type | None, gives: Ty
             # Rounded half up to the result's scale.
             return _EXACT.quantize(quotient, Decimal(1).scaleb(-gives.scale))
         case Function.MEAN:
-            return total.sum / (unit_of(value) * total.values)
+            return _quotient(total.sum, unit_of(value) * total.values)
         case _:
             return _sum(total.sum, value, gives)
+
+
+def _quotient(units: int, unit: int) -> float:
+    """The float nearest to a sum or a mean; an infinity beyond all floats, and what values that are not finite make of it."""
+    above = (units + (1 << _FINITE - 1)) >> _FINITE
+    if not above:
+        try:
+            return units / unit
+        except OverflowError:
+            return math.inf if units > 0 else -math.inf
+    nans, infinities, negatives = (above >> _COUNT * i & (1 << _COUNT) - 1 for i in range(3))
+    return NAN if nans or (infinities and negatives) else math.inf if infinities else -math.inf
 
 
 def _sum(units: int, value: Type | None, gives: Type) -> Value:
     assert value is not None
     match value.kind:
         case Kind.FLOAT:
-            return units / FLOAT_UNIT
+            return _quotient(units, FLOAT_UNIT)
         # A sum that does not fit the result's type fails; it never wraps around.
         case Kind.DECIMAL if abs(units) < 10**gives.precision:
             return Decimal(units).scaleb(-value.scale)
@@ -93,6 +115,8 @@ def count_units(type_: Type | None) -> Callable[[Any], int]:
 
 
 def _float_units(value: float) -> int:
+    if not math.isfinite(value):
+        return NOT_FINITE[0 if math.isnan(value) else 1 if value > 0 else 2]
     # The denominator of a finite float is a power of two that divides FLOAT_UNIT.
     numerator, denominator = value.as_integer_ratio()
     return numerator * (FLOAT_UNIT // denominator)

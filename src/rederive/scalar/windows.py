@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
+from rederive.ir.floats import canonical
 from rederive.ir.rules import TOTALS, Aggregate, Frame, Function, Order
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.scalar.folds import fold_of, sort_rows
@@ -131,7 +132,7 @@ def _mover(type: Type, distance: Any, *, months: bool) -> Callable[[Any], Any]:
         case Kind.TIMESTAMP:
             return lambda value: value + datetime.timedelta(microseconds=distance)
         case _:
-            return lambda value: value + distance
+            return lambda value: canonical(value + distance) if isinstance(value, float) else value + distance
 
 
 # Functions

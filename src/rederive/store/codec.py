@@ -1,13 +1,14 @@
 """Rows, columns and operations as the journal writes them: JSON, with values encoded as in HTTP.
 
-Rows that are equal for an engine have equal texts, because the journal looks rows up by text: a zero has no sign, and a decimal
-has the scale of its column.
+Rows that are equal for an engine have equal texts, because the journal looks rows up by text: a zero has no sign, NaN and
+infinities are texts, and a decimal has the scale of its column.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -21,17 +22,17 @@ from rederive.ir.nested import Nested
 from rederive.ir.rules import Column, Relation
 from rederive.ir.terms import Kind, Part, Row, Type, Value
 from rederive.rows import typed_json_rows
-from rederive.values import from_json, to_json
+from rederive.values import from_json, not_finite_text, to_json
 
 
 def _encode_other(value: Value) -> object:
     """The JSON of a value that JSON has no type for. Structs and maps are tuples, and so lists of JSON."""
-    return to_json(_unsigned_zero(value))
+    return to_json(_equal_value(value))
 
 
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_encode_other).encode
 # A number in a JSON array ends with a comma or a bracket. The same characters inside a string only cost a second encoding.
-_SIGNED_ZERO: Final = re.compile(r"-0\.0[],]")
+_REPLACED: Final = re.compile(r"(-0\.0|NaN|Infinity)[],]")
 
 
 def encode_row(row: Row) -> str:
@@ -41,22 +42,23 @@ def encode_row(row: Row) -> str:
     '["bolt","0.00",0.0,null]'
     """
     text = _ENCODE(row)
-    return _ENCODE(_unsigned(row)) if _SIGNED_ZERO.search(text) else text
+    return _ENCODE(_equal_row(row)) if _REPLACED.search(text) else text
 
 
-def _unsigned(row: Row) -> Row:
-    return row.__class__(map(_unsigned_zero, row))
+def _equal_row(row: Row) -> Row:
+    return row.__class__(map(_equal_value, row))
 
 
-def _unsigned_zero(value: Value) -> Value:
+def _equal_value(value: Value) -> Value:
+    """The value whose JSON is that of all equal values."""
     match value:
         case float():
             # IEEE 754: -0.0 + 0.0 is 0.0, and every other number stays what it is.
-            return value + 0.0
+            return value + 0.0 if math.isfinite(value) else not_finite_text(value)
         case Decimal() if not value:
             return value.copy_abs()
         case tuple():
-            return _unsigned(value)
+            return _equal_row(value)
         case _:
             return value
 
@@ -69,7 +71,7 @@ def encode_rows(rows: Iterable[Row]) -> str:
     """
     listed = list(rows)
     text = _ENCODE(listed)
-    return _ENCODE(list(map(_unsigned, listed))) if _SIGNED_ZERO.search(text) else text
+    return _ENCODE(list(map(_equal_row, listed))) if _REPLACED.search(text) else text
 
 
 def rows_text(rows: Iterable[Row]) -> str:
@@ -82,7 +84,7 @@ def rows_text(rows: Iterable[Row]) -> str:
     listed = list(rows)
     if not any(issubclass(found, Nested) for found in set(map(type, chain.from_iterable(listed)))):
         return encode_rows(listed)
-    return _ENCODE([[to_json(value) for value in _unsigned(row)] for row in listed])
+    return _ENCODE([[to_json(value) for value in _equal_row(row)] for row in listed])
 
 
 def decode_rows(text: str, relation: Relation) -> list[Row]:
@@ -114,7 +116,7 @@ def encode_columns(relation: Relation) -> str:
 
 
 def _domain(column: Column) -> list[object]:
-    """What only columns of SQL have: whether they may be NULL, and the width of narrow integers."""
+    """What only columns of SQL have: whether they may be NULL, and the width of narrow numbers."""
     # Left out for plain columns: the journal compares columns by text, also with texts from before SQL.
     if parts := column.type.parts:
         return [column.nullable, column.bits, _parts(parts)]

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.plain_functions import cast_arguments
 from rederive.lang.sql.types import (
     BIGINT,
     BOOL,
@@ -15,6 +16,7 @@ from rederive.lang.sql.types import (
     DOUBLE,
     INT,
     MOMENT,
+    SINGLE,
     SMALLINT,
     STRING,
     TINYINT,
@@ -86,10 +88,15 @@ def _equal_null(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 
 def _is_nan(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-    typed = lower.cast(lower.lower(call.arguments[0]), DOUBLE, call.node)
-    # No value of ours is NaN; NULL is not NaN either.
-    falsehood = lower.lower(exp.false())
-    return lower.call("case", [lower.call("is null", [typed], BOOL, nullable=False), falsehood, falsehood], BOOL, nullable=False)
+    return lower.call("isnan", cast_arguments(lower, call, DOUBLE), BOOL, nullable=False)
+
+
+def _nanvl(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    """nanvl: a FLOAT of two FLOAT, else a DOUBLE."""
+    sides = [lower.lower(part) for part in call.arguments]
+    gives = SINGLE if all(side.type == SINGLE for side in sides) else DOUBLE
+    nullable = any(side.nullable for side in sides)
+    return lower.call("nanvl", [lower.cast(side, gives, call.node) for side in sides], gives, nullable=nullable)
 
 
 def cast_function(type: SqlType) -> SqlFunction:
@@ -105,6 +112,7 @@ _TYPED: Final = {
     "smallint": SMALLINT,
     "int": INT,
     "bigint": BIGINT,
+    "float": SINGLE,
     "double": DOUBLE,
     "decimal": decimal(10, 0),
     "string": STRING,
@@ -135,4 +143,7 @@ CHOICES: Final[dict[str, SqlFunction]] = {
     "isnull": SqlFunction(1, 1, _null_test("is null"), signature="any -> boolean", nulls="never"),
     "isnotnull": SqlFunction(1, 1, _null_test("is not null"), signature="any -> boolean", nulls="never"),
     "isnan": SqlFunction(1, 1, _is_nan, signature="double -> boolean", nulls="never"),
+    "nanvl": SqlFunction(
+        2, 2, _nanvl, signature="double, double -> double", nulls="the first argument is NULL, or is NaN and the second is NULL"
+    ),
 }  # fmt: skip

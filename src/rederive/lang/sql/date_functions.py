@@ -166,7 +166,7 @@ def _parse(to: SqlType, *, attempt: bool = False) -> Handler:
         typed = lower.lower(call.arguments[0])
         if len(call.arguments) == 1 or typed.type in (DAY, MOMENT):
             if to == MOMENT and typed.type.is_numeric and len(call.arguments) == 1:
-                return lower.call("timestamp_seconds", [typed], MOMENT)
+                return _from_seconds(lower, typed)
             return lower.cast(typed, to, call.node, attempt=attempt)
         text, pattern = lower.cast(typed, STRING, call.node), _format(lower, call, 1, parses=True)
         name = "try_parse_timestamp" if attempt else "parse_timestamp"
@@ -206,7 +206,11 @@ def _make_timestamp(attempt: bool) -> Handler:
 
 
 def _timestamp_seconds(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-    return lower.call("timestamp_seconds", [number(lower, call.arguments[0])], MOMENT)
+    return _from_seconds(lower, number(lower, call.arguments[0]))
+
+
+def _from_seconds(lower: ExpressionLowering, typed: TypedTerm) -> TypedTerm:
+    return lower.call("timestamp_seconds", [typed], MOMENT, nullable=typed.type.is_float or None)
 
 
 _TEXT_TO_MOMENT: Final = "string or timestamp, [string literal] -> timestamp"

@@ -23,7 +23,7 @@ from rederive.lang.sql.intervals import interval_parts, is_interval
 from rederive.lang.sql.invocation import AGGREGATES, WINDOW_FUNCTIONS, Invocation, invocation_of
 from rederive.lang.sql.literals import cast_constant, hex_bytes, numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
-from rederive.lang.sql.nested_values import cast_nested, field_of
+from rederive.lang.sql.nested_values import as_printed, cast_nested, field_of
 from rederive.lang.sql.number_functions import bits
 from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.statement_context import StatementContext
@@ -35,6 +35,7 @@ from rederive.lang.sql.types import (
     DAY,
     DURATION,
     MOMENT,
+    SINGLE,
     STRING,
     VOID,
     WALL_TIME,
@@ -251,20 +252,21 @@ class ExpressionLowering:
 
     def cast(self, typed: TypedTerm, to: SqlType, node: exp.Expr, *, attempt: bool = False) -> TypedTerm:
         """The value cast to another type; a literal is cast now."""
-        # Integers of all widths have one representation, so widening is only a change of type.
-        if typed.type == to or (typed.type.is_integer and to.is_integer and typed.type.bits <= to.bits):
+        # Integers of all widths have one representation, and floats too, so widening is only a change of type.
+        if typed.type.widens_to(to):
             return replace(typed, type=to)
         if typed.type == VOID or (isinstance(typed.term, Constant) and typed.term.value is None):
             return TypedTerm(Constant(None, to.type), to, True)
         if typed.type.type.parts and to != STRING:
-            return cast_nested(self, typed, to, node, attempt=attempt)
+            return cast_nested(self, typed, to, node, lambda part, into: self.cast(part, into, node, attempt=attempt))
         self._check_cast(typed.type, to, node)
         zone = self.context.builder.zone
         if isinstance(typed.term, Constant) and (constant := cast_constant(typed.term, typed.type, to, zone)) is not None:
             return TypedTerm(constant, to, False)
-        # In ANSI mode CAST fails on a value that it cannot cast; TRY_CAST gives NULL.
+        # In ANSI mode CAST fails on a value that it cannot cast; TRY_CAST gives NULL. NaN as a DECIMAL is NULL in both.
         name = f"try_{to.functor}" if attempt and to not in (STRING, BYTES) else to.functor
-        return self.call(name, [typed], to, nullable=typed.nullable or attempt)
+        nullable = typed.nullable or attempt or (typed.type.is_float and to.is_decimal)
+        return self.call(name, [as_printed(self, typed, node) if to == STRING else typed], to, nullable=nullable)
 
     def _check_cast(self, one: SqlType, to: SqlType, node: exp.Expr) -> None:
         # The casts that Spark allows in ANSI mode; whether a value fits is found when it is cast.
@@ -400,11 +402,12 @@ class ExpressionLowering:
         else:
             operands = common_type(left.type, right.type) if operator == "div" else gives
             sides = [self.cast(side, operands or gives, node) for side in (left, right)]
-        # The IR computes with 64 bits. In ANSI mode a result that exceeds a narrower type is an error, so it is checked.
-        result = self.call(f"try_{operator}" if attempt else operator, sides, gives, nullable=attempt or None)
-        if gives.is_integer and gives.bits < 64:
+        # The IR computes with 64 bits. In ANSI mode an integer that exceeds a narrower type is an error; a FLOAT is rounded.
+        name = "pmod of floats" if operator == "pmod" and gives == SINGLE else operator
+        result = self.call(f"try_{name}" if attempt else name, sides, gives, nullable=attempt or None)
+        if gives.width < 64:
             check = f"try_{gives.functor}" if attempt else gives.functor
-            return TypedTerm(Call(check, (result.term,), gives=NUMBER), gives, result.nullable)
+            return TypedTerm(Call(check, (result.term,), gives=gives.type), gives, result.nullable)
         return result
 
     def narrow(self, typed: TypedTerm, other: TypedTerm) -> TypedTerm:

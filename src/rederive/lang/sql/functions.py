@@ -25,7 +25,7 @@ from rederive.scalar.sql.built_ins import BUILT_INS
 _INTERNAL: Final = frozenset({
     "window_start", "subscript", "array_reverse",
     "&", "|", "^", "~", "add_days", "add_seconds", "add_micros", "hex_of_number", "hex_of_text", "parse_timestamp", "yearofweek",
-    "second_with_fraction", "decode_bytes", "json_field", "time_sequence", "array_concat",
+    "second_with_fraction", "decode_bytes", "shortest", "json_field", "time_sequence", "array_concat",
 })  # fmt: skip
 _ALIASES: Final = {
     "char_length": "length",

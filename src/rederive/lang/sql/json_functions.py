@@ -12,6 +12,7 @@ from rederive.ir.terms import Constant
 from rederive.lang.sql.dialect import AnsiSpark
 from rederive.lang.sql.invocation import Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.nested_values import as_printed
 from rederive.lang.sql.plain_functions import cast_arguments
 from rederive.lang.sql.type_names import named_type
 from rederive.lang.sql.types import STRING, SqlType, array_of
@@ -63,7 +64,7 @@ def _to_json(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     typed = lower.lower(call.arguments[0])
     if not typed.type.type.parts:
         raise TypeClash(f"to_json takes a struct, an array or a map, not {typed.type}", lower.context.span(call.node))
-    return lower.call("to_json", [typed], STRING)
+    return lower.call("to_json", [as_printed(lower, typed, call.node)], STRING)
 
 
 def _schema_of_json(lower: ExpressionLowering, call: Invocation) -> TypedTerm:

@@ -9,10 +9,11 @@ from decimal import Decimal
 from sqlglot import exp
 
 from rederive.errors import SyntaxProblem
+from rederive.ir.floats import nearest_single
 from rederive.ir.terms import NUMBER, Constant
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.statement_context import StatementContext
-from rederive.lang.sql.types import BIGINT, DAY, DOUBLE, INT, MAX_PRECISION, MOMENT, SqlType, decimal
+from rederive.lang.sql.types import BIGINT, DAY, DOUBLE, INT, MAX_PRECISION, MOMENT, SINGLE, SqlType, decimal
 from rederive.time_zones import parse_instant, start_of_day
 from rederive.values import from_text
 
@@ -61,6 +62,8 @@ def cast_constant(constant: Constant, one: SqlType, to: SqlType, zone: str) -> C
             return Constant(Decimal(value).quantize(Decimal(1).scaleb(-to.type.scale)), to.type)
         if isinstance(value, int | Decimal) and one.is_numeric and to == DOUBLE:
             return Constant(float(value), to.type)
+        if isinstance(value, int | Decimal) and one.is_numeric and to == SINGLE:
+            return Constant(nearest_single(value), to.type)
         if isinstance(value, Decimal) and to.is_decimal and to.type.scale >= one.type.scale:
             return Constant(from_text(str(value), to.type), to.type)
         if type(value) is datetime.date and to == MOMENT:

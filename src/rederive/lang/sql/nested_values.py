@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from rederive.errors import TypeClash, UnknownName, WrongArity
-from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Constant, Lambda, variables
+from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Constant, Lambda, Part, variables
 from rederive.lang.sql.lowered_relation import TypedTerm, column_of
-from rederive.lang.sql.types import INT, STRING, VOID, SqlType, array_of, struct_of
+from rederive.lang.sql.types import DOUBLE, INT, SINGLE, STRING, VOID, SqlType, array_of, struct_of
 
 if TYPE_CHECKING:
     from rederive.lang.sql.expressions import ExpressionLowering
@@ -76,16 +76,21 @@ def field_of(lower: ExpressionLowering, typed: TypedTerm, name: str, node: exp.E
     return lower.call("struct field", [typed, position], typed.type.fields[place][1], nullable=True)
 
 
-def cast_nested(lower: ExpressionLowering, typed: TypedTerm, to: SqlType, node: exp.Expr, *, attempt: bool) -> TypedTerm:
-    """A nested value whose parts are cast; structs by position, as in Spark."""
+CastPart = Callable[[TypedTerm, SqlType], TypedTerm]
+
+
+def cast_nested(
+    lower: ExpressionLowering, typed: TypedTerm, to: SqlType, node: exp.Expr, cast: CastPart, *, may_keep: bool = True
+) -> TypedTerm:
+    """A nested value whose parts are cast; structs by position, as in Spark. `may_keep`: whether equal parts stay as they are."""
     one = typed.type
     if one.type.kind is not to.type.kind or len(one.fields) != len(to.fields):
         raise TypeClash(f"{one} cannot be cast to {to}", lower.context.span(node))
-    if _is_same(one, to):
+    if may_keep and _is_same(one, to):
         return lower.call("as type", [typed], to, nullable=typed.nullable)
 
     def part(i: int) -> Callable[[Sequence[TypedTerm]], TypedTerm]:
-        return lambda parameters: lower.cast(parameters[i], to.fields[i][1], node, attempt=attempt)
+        return lambda parameters: cast(parameters[i], to.fields[i][1])
 
     if one.element is not None:
         made = make_lambda(lower, ["x"], [one.element], part(0))
@@ -94,12 +99,29 @@ def cast_nested(lower: ExpressionLowering, typed: TypedTerm, to: SqlType, node: 
         keys, values = (make_lambda(lower, ["k", "v"], entry, part(i)) for i in (0, 1))
         changed = lower.call("transform_values", [typed, *values.arguments], to, nullable=typed.nullable)
         return lower.call("transform_keys", [changed, *keys.arguments], to, nullable=typed.nullable)
-    parts = [
-        lower.cast(field_of(lower, typed, name, node), to.fields[i][1], node, attempt=attempt)
-        for i, (name, _) in enumerate(one.fields)
-    ]
+    parts = [cast(field_of(lower, typed, name, node), to.fields[i][1]) for i, (name, _) in enumerate(one.fields)]
     made_struct = lower.call("named_struct", parts, to, nullable=False)
     return null_if_null(lower, typed, made_struct)
+
+
+def as_printed(lower: ExpressionLowering, typed: TypedTerm, node: exp.Expr) -> TypedTerm:
+    """The value with a DOUBLE for each FLOAT that prints as the FLOAT does: 0.1 for the nearest number of 32 bits."""
+
+    def shortest(part: TypedTerm, to: SqlType) -> TypedTerm:
+        if part.type == to:
+            return part
+        if part.type == SINGLE:
+            return lower.call("shortest", [part], DOUBLE)
+        return cast_nested(lower, part, to, node, shortest, may_keep=False)
+
+    return shortest(typed, _without_single(typed.type))
+
+
+def _without_single(type: SqlType) -> SqlType:
+    if not type.fields:
+        return DOUBLE if type == SINGLE else type
+    parts = ((part.name, _without_single(SqlType(part.type, part.bits))) for part in type.type.parts)
+    return SqlType(replace(type.type, parts=tuple(Part(name, found.type, found.bits) for name, found in parts)))
 
 
 def null_if_null(lower: ExpressionLowering, tested: TypedTerm, typed: TypedTerm) -> TypedTerm:
@@ -113,7 +135,7 @@ def null_if_null(lower: ExpressionLowering, tested: TypedTerm, typed: TypedTerm)
 
 def _is_same(one: SqlType, to: SqlType) -> bool:
     """Whether every value of a type is one of the other as it is: integers may get wider, and structs other names."""
-    if one in (to, VOID) or (one.is_integer and to.is_integer and one.bits <= to.bits):
+    if one == VOID or one.widens_to(to):
         return True
     pairs = zip(one.fields, to.fields, strict=False)
     return bool(one.fields) and one.type.kind is to.type.kind and all(_is_same(a, b) for (_, a), (_, b) in pairs)

@@ -11,17 +11,18 @@ from rederive.ir.terms import NUMBER, Constant
 from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.plain_functions import built_in, number
-from rederive.lang.sql.types import BIGINT, BOOL, DOUBLE, INT, MAX_PRECISION, TINYINT, SqlType, as_decimal, decimal
+from rederive.lang.sql.types import BIGINT, BOOL, DOUBLE, INT, MAX_PRECISION, SINGLE, TINYINT, SqlType, as_decimal, decimal
 
 if TYPE_CHECKING:
     from rederive.lang.sql.expressions import ExpressionLowering
 
-_OF_DOUBLE: Final = decimal(30, 15)  # what Spark takes a DOUBLE for in floor(x, n) and ceil(x, n)
+# What Spark takes a DOUBLE and a FLOAT for in floor(x, n) and ceil(x, n).
+_AS_DECIMAL: Final = {DOUBLE: decimal(30, 15), SINGLE: decimal(14, 7)}
 
 
 def within(lower: ExpressionLowering, typed: TypedTerm) -> TypedTerm:
-    """The result of integer arithmetic, checked for the width of its type."""
-    if typed.type.is_integer and typed.type.bits < 64:
+    """The result of arithmetic in 64 bits in its own width: an integer is checked, and a FLOAT is rounded."""
+    if typed.type.width < 64:
         return TypedTerm(lower.call(typed.type.functor, [typed], typed.type).term, typed.type, typed.nullable)
     return typed
 
@@ -71,7 +72,7 @@ def _whole(name: str) -> Handler:
             gives = decimal(min(MAX_PRECISION, given.precision - given.scale + 1), 0) if typed.type.is_decimal else BIGINT
             return lower.call(name, [typed], gives)
         places = _places(lower, call)
-        exact = _OF_DOUBLE if typed.type == DOUBLE else as_decimal(typed.type)
+        exact = _AS_DECIMAL.get(typed.type) or as_decimal(typed.type)
         return lower.call(f"{name}_to", [lower.cast(typed, exact, call.node), _constant(places)], _rounded_type(exact, places))
 
     return handler

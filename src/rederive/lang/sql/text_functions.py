@@ -8,7 +8,7 @@ from rederive.ir.terms import Constant
 from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.plain_functions import built_in, call_built_in, cast_arguments
-from rederive.lang.sql.types import BIGINT, BOOL, DAY, DOUBLE, INT, STRING, VOID, SqlType
+from rederive.lang.sql.types import BIGINT, BOOL, DAY, DOUBLE, INT, SINGLE, STRING, VOID, SqlType
 from rederive.scalar.failures import ScalarError
 from rederive.scalar.regex.java import java_pattern
 from rederive.scalar.sql.built_ins import BUILT_INS
@@ -106,6 +106,8 @@ def kind_of(type: SqlType) -> str:
     """How Spark's hash functions see a type: by width, and a decimal by its precision."""
     if type.is_integer:
         return "long" if type.bits == 64 else "int"
+    if type == SINGLE:
+        return "float"
     return str(type.type.precision) if type.is_decimal else "int" if type in (BOOL, DAY) else "other"
 
 
@@ -133,7 +135,7 @@ def _format_string(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 def _format_kind(type: SqlType) -> str:
     if type.is_integer:
         return "d"
-    return {DOUBLE: "f", STRING: "s", BOOL: "b", VOID: "s"}.get(type, "?")
+    return {DOUBLE: "f", SINGLE: "g", STRING: "s", BOOL: "b", VOID: "s"}.get(type, "?")
 
 
 def _type_of(lower: ExpressionLowering, call: Invocation) -> TypedTerm:

@@ -19,6 +19,7 @@ from rederive.lang.sql.types import (
     INT,
     MAX_PRECISION,
     MOMENT,
+    SINGLE,
     SMALLINT,
     STRING,
     TINYINT,
@@ -31,7 +32,7 @@ from rederive.lang.sql.types import (
 )
 
 _KNOWN_TYPES: Final = (
-    "TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "BINARY",
+    "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(p,s)", "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "BINARY",
     "INTERVAL DAY TO SECOND", "ARRAY<...>", "STRUCT<...>", "MAP<..., ...>",
 )  # fmt: skip
 _TYPES: Final = {
@@ -39,6 +40,7 @@ _TYPES: Final = {
     exp.DType.SMALLINT: SMALLINT,
     exp.DType.INT: INT,
     exp.DType.BIGINT: BIGINT,
+    exp.DType.FLOAT: SINGLE,
     exp.DType.DOUBLE: DOUBLE,
     exp.DType.TEXT: STRING,
     exp.DType.VARCHAR: STRING,

@@ -29,7 +29,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SqlType:
-    """A type of the IR and, for integers, a width in bits. VOID, the type of a bare NULL, has 0 bits: it takes any type.
+    """A type of the IR and, for integers and floats, a width in bits. VOID, the type of a bare NULL, has 0 bits.
 
     `without_zone`: a TIMESTAMP_NTZ, which is computed as the TIMESTAMP of the same time in UTC; tables of views have its type.
     """
@@ -44,6 +44,8 @@ class SqlType:
         match self.type.kind:
             case Kind.NUMBER:
                 return _INTEGER_NAMES[self.bits]
+            case Kind.FLOAT if self.bits == 32:
+                return "FLOAT"
             case Kind.DECIMAL:
                 return str(self.type).upper()
             case Kind.STRUCT:
@@ -90,7 +92,22 @@ class SqlType:
     @property
     def is_numeric(self) -> bool:
         """Whether it is a type of numbers."""
-        return self.is_integer or self.is_decimal or self.type.kind is Kind.FLOAT
+        return self.is_integer or self.is_decimal or self.is_float
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is FLOAT or DOUBLE."""
+        return self.type.kind is Kind.FLOAT
+
+    @property
+    def width(self) -> int:
+        """The width of a column of this type: 64, except for narrow integers and FLOAT."""
+        return self.bits if self.is_integer or self.is_float else 64
+
+    def widens_to(self, other: SqlType) -> bool:
+        """Whether every value of this type is one of the other as it is: narrow numbers are held like wide ones."""
+        alike = (self.is_integer and other.is_integer) or (self.is_float and other.is_float)
+        return self == other or (alike and self.bits <= other.bits)
 
     @property
     def functor(self) -> str:
@@ -101,6 +118,7 @@ class SqlType:
 TINYINT, SMALLINT, INT, BIGINT = (SqlType(NUMBER, bits) for bits in (8, 16, 32, 64))
 DOUBLE, STRING, BOOL, DAY, MOMENT = (SqlType(type) for type in (FLOAT, SYMBOL, BOOLEAN, DATE, TIMESTAMP))
 WALL_TIME = SqlType(TIMESTAMP, without_zone=True)
+SINGLE = SqlType(FLOAT, 32)  # FLOAT: doubles that a number of 32 bits holds
 VOID = SqlType(SYMBOL, 0)
 DURATION = SqlType(INTERVAL)  # the difference of two times
 BYTES = SqlType(BINARY)
@@ -136,13 +154,12 @@ def decimal(precision: int, scale: int) -> SqlType:
 
 def column_type(column: Column) -> SqlType:
     """The type of a column of the IR."""
-    return SqlType(column.type, column.bits if column.type.kind is Kind.NUMBER else 64, column.without_zone)
+    return SqlType(column.type, column.bits if column.type.kind in (Kind.NUMBER, Kind.FLOAT) else 64, column.without_zone)
 
 
 def column_of_type(name: str, type: SqlType, nullable: bool) -> Column:
     """The column of the IR that holds values of a type."""
-    bits = type.bits if type.is_integer else 64
-    return Column(name, type.type, nullable, bits, without_zone=type.without_zone)
+    return Column(name, type.type, nullable, type.width, without_zone=type.without_zone)
 
 
 def as_decimal(type: SqlType) -> SqlType:
@@ -174,11 +191,11 @@ def common_type(one: SqlType, two: SqlType) -> SqlType | None:
     if one.is_integer and two.is_integer:
         return max(one, two, key=lambda type: type.bits)
     if one.is_numeric and two.is_numeric:
-        return _common_decimal(as_decimal(one), as_decimal(two)) if DOUBLE not in (one, two) else DOUBLE
+        return DOUBLE if one.is_float or two.is_float else _common_decimal(as_decimal(one), as_decimal(two))
     if STRING in (one, two):
-        # ANSI mode casts the text: to BIGINT for integers of every width, to DOUBLE for a DECIMAL, to other types as they are.
+        # ANSI mode casts the text: to BIGINT for integers, to DOUBLE for other numbers, to other types as they are.
         other = two if one == STRING else one
-        return BIGINT if other.is_integer else DOUBLE if other.is_decimal else other if other != DURATION else None
+        return BIGINT if other.is_integer else DOUBLE if other.is_numeric else other if other != DURATION else None
     return (two if one == DAY else one) if {one, two} == {DAY, MOMENT} else None
 
 
@@ -207,12 +224,12 @@ def arithmetic_type(operator: str, one: SqlType, two: SqlType) -> SqlType | None
     shared = common_type(one, two)
     if shared is None or not shared.is_numeric:
         return DOUBLE if shared == VOID and operator != "div" else None
-    # DIV is BIGINT, also of decimals. `/` of integers is a DOUBLE, and integers keep their width otherwise.
+    # DIV is BIGINT, also of decimals. `/` of integers and FLOAT is a DOUBLE, and they keep their width otherwise.
     if operator == "div":
-        return BIGINT if shared != DOUBLE else None
-    if shared == DOUBLE or (operator == "/" and shared.is_integer):
+        return BIGINT if not shared.is_float else None
+    if shared == DOUBLE or (operator == "/" and not shared.is_decimal):
         return DOUBLE
-    if shared.is_integer:
+    if shared.is_integer or shared == SINGLE:
         return shared
     return _decimal_arithmetic(operator, as_decimal(one).type, as_decimal(two).type)
 
@@ -239,11 +256,11 @@ def sum_type(type: SqlType) -> SqlType | None:
         return BIGINT
     if type.is_decimal:
         return decimal(min(MAX_PRECISION, type.type.precision + 10), type.type.scale)
-    return DOUBLE if type in (DOUBLE, STRING, VOID) else None
+    return DOUBLE if type.is_float or type in (STRING, VOID) else None
 
 
 def mean_type(type: SqlType) -> SqlType | None:
     """The type of a mean: four more digits on both sides of the point for DECIMAL, else DOUBLE; None if there is none."""
     if type.is_decimal:
         return _bounded(type.type.precision + 4, type.type.scale + 4)
-    return DOUBLE if type.is_integer or type in (DOUBLE, STRING, VOID) else None
+    return DOUBLE if type.is_integer or type.is_float or type in (STRING, VOID) else None

@@ -16,7 +16,7 @@ from rederive.lang.sql.aggregate_calls import AggregateCalls, call_arguments, is
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.invocation import function_name
 from rederive.lang.sql.lowered_relation import TypedTerm
-from rederive.lang.sql.types import DAY, DOUBLE, INT, MOMENT, SqlType
+from rederive.lang.sql.types import DAY, DOUBLE, INT, MOMENT, SINGLE, SqlType
 
 NUMBERS: Final = ("row_number", "rank", "dense_rank")
 ROW_FUNCTIONS: Final = frozenset({Function.LAG, Function.NTILE, Function.PERCENT_RANK, Function.CUME_DIST})
@@ -110,6 +110,8 @@ class _WindowCalls:
         value = self.lower.lower(self.arguments[0])
         offset = self.constant(self.arguments[1]) if len(self.arguments) > 1 else 1
         default = self.lower.lower(self.arguments[2]) if len(self.arguments) > 2 else None
+        if default is not None and value.type == SINGLE and default.type.is_numeric:
+            default = self.lower.cast(default, SINGLE, self.node)
         given = (value,) if default is None else tuple(self.lower.to_common_type([value, default], self.node))
         nullable = default is None or any(one.nullable for one in given)
         parameters = (offset * _SHIFTS[self.name], skips_null(self.node.this))
@@ -177,6 +179,8 @@ class _WindowCalls:
             return amount, False
         if not type.is_numeric or isinstance(amount, bool) or not isinstance(amount, int | float | Decimal):
             raise TypeClash(f"RANGE by {type} does not accept {node.sql('spark')}", self.context.span(node))
+        if type == SINGLE:
+            raise self.context.unsupported("RANGE by FLOAT with a distance", node, "order by a DOUBLE")
         if type.is_integer and not isinstance(amount, int):
             raise TypeClash(f"RANGE by {type} needs a whole number", self.context.span(node))
         return float(amount) if type == DOUBLE else amount, False

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+from rederive.ir.floats import canonical
 from rederive.ir.terms import BOOLEAN, DATE, FLOAT, NUMBER, TIMESTAMP, UNSIGNED, Kind, Type, Value
 from rederive.scalar.failures import ScalarError, join_texts
-from rederive.values import INTEGER_RANGES, from_python, from_text
+from rederive.scalar.float_power import power
+from rederive.values import INTEGER_RANGES, from_python, from_text, not_finite_text
 
 
 def functor_function(name: str, first: Type, arity: int) -> Callable[..., Any]:
@@ -23,7 +25,7 @@ def functor_function(name: str, first: Type, arity: int) -> Callable[..., Any]:
         low, high = INTEGER_RANGES[first.kind]
         return _within(_INTEGER[name], low, high, name)
     if name == "-" and arity == 1:
-        return operator.neg
+        return operator.neg if first.kind is not Kind.FLOAT else lambda a: canonical(-a)
     if first.kind is Kind.DECIMAL and name in _DECIMAL:
         return _decimal(name, first)
     if first.kind is Kind.FLOAT and name in _FLOAT:
@@ -94,30 +96,19 @@ _INTEGER: dict[str, Callable[..., int]] = {
 }
 
 
-def _finite(function: Callable[[float, float], float], symbol: str) -> Callable[[float, float], float]:
-    """The function, which fails if its result is not finite: JSON has no infinity, and NaN would not equal itself."""
-
-    def checked(a: float, b: float) -> float:
-        try:
-            result = function(a, b)
-        except (ZeroDivisionError, OverflowError) as error:
-            raise ScalarError(f"{error}: {a} {symbol} {b}") from None
-        if isinstance(result, complex) or not math.isfinite(result):
-            raise ScalarError(f"the result is not a finite number: {a} {symbol} {b}")
-        return result
-
-    return checked
+def _divide_floats(a: float, b: float) -> float:
+    """As in SQL, a division by zero fails."""
+    if b == 0:
+        raise ScalarError(f"division by zero: {a} / {b}")
+    return canonical(a / b)
 
 
-_FLOAT = {
-    symbol: _finite(function, symbol)
-    for symbol, function in (
-        ("+", operator.add),
-        ("-", operator.sub),
-        ("*", operator.mul),
-        ("/", operator.truediv),
-        ("^", operator.pow),
-    )
+_FLOAT: dict[str, Callable[[float, float], float]] = {
+    "+": lambda a, b: canonical(a + b),
+    "-": lambda a, b: canonical(a - b),
+    "*": lambda a, b: canonical(a * b),
+    "/": _divide_floats,
+    "^": power,
 }
 
 
@@ -175,6 +166,8 @@ def _converted(type_: Type) -> Callable[[Any], Value]:
 
 def to_string(value: Any) -> str:
     """The text of a value, as a program writes it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return not_finite_text(value)
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 

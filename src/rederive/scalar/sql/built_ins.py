@@ -8,6 +8,7 @@ from rederive.scalar.sql.arrays import ARRAYS
 from rederive.scalar.sql.binaries import BINARIES
 from rederive.scalar.sql.built_in import BuiltIn
 from rederive.scalar.sql.calendar_steps import STEPS
+from rederive.scalar.sql.casts import FLOATS
 from rederive.scalar.sql.checks import CHECKS
 from rederive.scalar.sql.dates import DATES
 from rederive.scalar.sql.format_string import FORMATS
@@ -24,6 +25,6 @@ from rederive.scalar.sql.text import TEXT
 
 _ALL: Final = (
     *TEXT, *PATTERNS, *HASHES, *MATHEMATICS, *BITS, *DATES, *STEPS, *FORMATS, *ARRAYS, *MAPS, *HIGHER_ORDER, *JSON, *JSON_VALUES,
-    *BINARIES, *INTERVALS, *CHECKS,
+    *BINARIES, *INTERVALS, *CHECKS, *FLOATS,
 )  # fmt: skip
 BUILT_INS: Final[dict[str, BuiltIn]] = {found.name: found for found in _ALL}

@@ -104,6 +104,11 @@ def _from_number(unit: int, number: Any) -> datetime.datetime:
         raise ScalarError(f"overflow: {number} is too far from 1970") from None
 
 
+def _from_seconds(number: Any) -> datetime.datetime | None:
+    """As Spark, NULL for NaN and infinities."""
+    return None if isinstance(number, float) and not math.isfinite(number) else _from_number(1_000_000, number)
+
+
 def _in_zone(name: str) -> str:
     try:
         return zone_name(name)
@@ -170,7 +175,7 @@ STEPS: Final = (
     BuiltIn("unix_micros", "timestamp -> bigint", lambda moment: (moment - EPOCH) // _MICROSECOND),
     BuiltIn("unix_date", "date -> int", lambda day: (day - EPOCH.date()).days),
     BuiltIn("date_from_unix_date", "int -> date", _from_days, fallible=True),
-    BuiltIn("timestamp_seconds", "number -> timestamp", lambda n: _from_number(1_000_000, n), fallible=True),
+    BuiltIn("timestamp_seconds", "number -> timestamp", _from_seconds, fallible=True),
     BuiltIn("timestamp_millis", "bigint -> timestamp", lambda n: _from_number(1_000, n), fallible=True),
     BuiltIn("timestamp_micros", "bigint -> timestamp", lambda n: _from_number(1, n), fallible=True),
     BuiltIn("from_unixtime", "bigint, string -> string", _from_unixtime, zoned=True, fallible=True),

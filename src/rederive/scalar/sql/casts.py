@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from rederive.ir.floats import nearest_single, single
 from rederive.ir.nested import Map, Struct
 from rederive.ir.printing import show_value
 from rederive.ir.terms import SYMBOL, UTC, Kind, Type, Value
 from rederive.scalar.failures import ScalarError
-from rederive.scalar.sql.built_in import Implementation
+from rederive.scalar.sql.built_in import BuiltIn, Implementation
 from rederive.scalar.sql.numbers import fit_decimal, fit_float
 from rederive.time_zones import parse_instant, start_of_day, to_wall
-from rederive.values import from_text, interval_text
+from rederive.values import from_text, interval_text, not_finite_text
 
 WIDTHS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}  # bits
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
+# As Java reads a double, in ASCII: a letter for its type may follow.
+_DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)[dDfF]?", re.ASCII)
+_NOT_FINITE: Final = re.compile(r"[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE)
 _DATE: Final = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 
 
@@ -49,16 +54,39 @@ def _seconds(value: Any) -> int:
     if isinstance(value, datetime.datetime):
         # Rounded down, also before 1970, as in Spark.
         return (value - _EPOCH) // datetime.timedelta(seconds=1)
-    return int(value)
+    # As in Java, 2^63 as a float is the greatest integer of 64 bits.
+    return int(value) if value != 2.0**63 or not isinstance(value, float) else 2**63 - 1
 
 
 def _to_double(gives: Type, value: Any) -> float:
-    if not isinstance(value, str):
-        return fit_float(value)
-    return _from_text(gives, value)  # type: ignore[return-value]
+    return fit_float(_parsed_number(value) if isinstance(value, str) else value)
 
 
-def _to_decimal(gives: Type, value: Any) -> Decimal:
+def _to_single(gives: Type, value: Any) -> float:
+    """CAST to FLOAT, which rounds once: a text, a decimal and an integer are exact."""
+    exact = _parsed_number(value) if isinstance(value, str) else value
+    return nearest_single(exact) if isinstance(exact, int | Decimal) else single(exact)
+
+
+def _parsed_number(text: str) -> Decimal | float:
+    stripped = text.strip()
+    if (found := _DOUBLE.fullmatch(stripped)) is not None:
+        return Decimal(found[1])
+    if _NOT_FINITE.fullmatch(stripped) is not None:
+        return float(stripped)
+    raise ScalarError(f"{show_value(text)} cannot be cast to DOUBLE")
+
+
+def _shortest(value: float) -> float:
+    """The double that prints as a FLOAT does: with as few digits as tell it from other numbers of 32 bits."""
+    if not math.isfinite(value):
+        return value
+    return next(found for digits in range(1, 10) if single(found := float(f"{value:.{digits}g}")) == value)
+
+
+def _to_decimal(gives: Type, value: Any) -> Decimal | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # as in Spark, also in ANSI mode
     try:
         if isinstance(value, str):
             return fit_decimal(gives, Decimal(str(from_text(value.strip(), Type(Kind.DECIMAL, 38, 18)))))
@@ -156,6 +184,8 @@ def _to_binary(gives: Type, value: Any) -> bytes:
 
 def _float_text(value: float) -> str:
     """A double as Java writes it: plain between 10^-3 and 10^7, else with an exponent."""
+    if not math.isfinite(value):
+        return not_finite_text(value)
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         text = format(Decimal(repr(value)), "f")
         return text if "." in text else f"{text}.0"
@@ -175,6 +205,7 @@ def wall_time(instant: datetime.datetime, zone: str) -> datetime.datetime:
 
 _CASTS: Final[dict[str, Implementation]] = {
     "double": _to_double,
+    "float": _to_single,
     "decimal": _to_decimal,
     "boolean": _to_boolean,
     "date": to_date,
@@ -186,3 +217,4 @@ _CASTS: Final[dict[str, Implementation]] = {
 
 
 CASTS: Final = frozenset({*WIDTHS, *_CASTS})
+FLOATS: Final = (BuiltIn("shortest", "float -> double", _shortest),)

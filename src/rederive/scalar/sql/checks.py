@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import urllib.parse
 from typing import Any, Final
@@ -46,10 +47,15 @@ def _parse_url(url: str, part: str, key: str | None = None) -> str | None:
     return parts.get(part)
 
 
+def _nanvl(value: float | None, other: float | None) -> float | None:
+    return other if value is not None and math.isnan(value) else value
+
+
 CHECKS: Final = (
     BuiltIn("assert_true", "boolean, [string] -> void", _assert_true, strict=False, fallible=True),
     BuiltIn("raise_error", "string -> void", _raise_error, strict=False, fallible=True),
-    BuiltIn("nanvl", "double, double -> double", lambda value, _: value, strict=False),
+    BuiltIn("isnan", "double -> boolean", lambda value: value is not None and math.isnan(value), strict=False),
+    BuiltIn("nanvl", "double, double -> double", _nanvl, strict=False),
     BuiltIn("bitmap_bit_position", "bigint -> bigint", lambda n: (n - 1) % _BITS if n > 0 else -n % _BITS),
     BuiltIn(
         "bitmap_bucket_number", "bigint -> bigint", lambda n: 1 + (n - 1) // _BITS if n > 0 else divide_toward_zero(n, _BITS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
@@ -13,7 +14,7 @@ from rederive.scalar.sql.built_in import BuiltIn
 from rederive.scalar.sql.casts import to_text
 
 _PART: Final = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])", re.ASCII)
-_TAKES: Final = {"s": "sdfb", "S": "sdfb", "b": "sdfb", "d": "d", "x": "d", "X": "d", "o": "d", "f": "f", "e": "f"}
+_TAKES: Final = {"s": "sdfb", "S": "sdfb", "b": "sdfgb", "d": "d", "x": "d", "X": "d", "o": "d", "f": "fg", "e": "fg"}
 _WIDE: Final = Context(prec=1000, rounding=ROUND_HALF_UP)
 
 
@@ -38,7 +39,7 @@ def _parts(pattern: str) -> tuple[tuple[str, re.Match[str] | None, int], ...]:
 
 
 def check_format(pattern: str, kinds: str) -> None:
-    """Refuse a format that Java would refuse for arguments of these kinds (d, f, s or b), or that is not supported."""
+    """Refuse a format that Java refuses for arguments of these kinds (d, f, g for FLOAT, s or b), or that is not supported."""
     for _, match, index in _parts(pattern):
         if match is None or match[5] in "%n":
             continue
@@ -70,10 +71,11 @@ def _shown(match: re.Match[str], values: tuple[Any, ...], index: int) -> str:
         body = body[: int(precision)] if precision is not None and conversion in "sb" else body
     else:
         body, is_number = _converted(value, conversion, precision, flags), conversion in "dxXofe"
-    if is_number and not body.startswith("-"):
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if is_number and not body.startswith("-") and body != "NaN":
         body = ("+" if "+" in flags else " " if " " in flags else "") + body
     size = int(width or 0)
-    if "0" in flags and is_number:
+    if "0" in flags and is_number and is_finite:
         sign = body[:1] if body[:1] in "+- " else ""
         body = sign + body[len(sign) :].rjust(size - len(sign), "0")
     body = body.ljust(size) if "-" in flags else body.rjust(size)
@@ -82,6 +84,8 @@ def _shown(match: re.Match[str], values: tuple[Any, ...], index: int) -> str:
 
 def _converted(value: Any, conversion: str, precision: str | None, flags: str) -> str:
     match conversion:
+        case "f" | "e" if not math.isfinite(value):
+            return to_text(SYMBOL, value)
         case "d":
             return f"{value:,d}" if "," in flags else str(value)
         case "x" | "X" | "o":

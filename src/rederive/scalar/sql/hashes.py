@@ -10,6 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
+from rederive.ir.floats import canonical
 from rederive.scalar.sql.built_in import BuiltIn
 
 _SEED: Final = 42
@@ -115,15 +116,17 @@ _Hash = Callable[[Any, int], int]
 
 
 def _hash_value(kind: str, value: Any, seed: int, hashes: tuple[_Hash, _Hash, _Hash]) -> int:
-    """The hash of one value, which is the seed of the next. `kind`: int, long, or the precision of a decimal."""
+    """The hash of one value, which is the seed of the next. `kind`: int, long, float, or the precision of a decimal."""
     of_int, of_long, of_bytes = hashes
     match value:
         case None:
             return seed
         case str():
             return of_bytes(value.encode(), seed)
+        case float() if kind == "float":
+            return of_int(struct.unpack("<i", struct.pack("<f", value))[0], seed)
         case float():
-            return of_long(struct.unpack("<q", struct.pack("<d", value + 0.0))[0], seed)
+            return of_long(struct.unpack("<q", struct.pack("<d", canonical(value)))[0], seed)
         case datetime.datetime():
             return of_long((value - _EPOCH) // _MICROSECOND, seed)
         case datetime.date():

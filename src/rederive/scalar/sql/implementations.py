@@ -46,19 +46,16 @@ def _make_nested(function: Implementation, gives: Type) -> Implementation:
 def membership_test(options: Sequence[Value]) -> Implementation:
     """The test whether a value is one of these constants. It gives NULL if it is none of them and one is NULL.
 
-    NaN equals itself, as in Spark.
-
     >>> [membership_test([1, 2, None])(value) for value in (1, 3, None)]
     [True, None, None]
     """
     # x IN (a, NULL) is x = a OR NULL: TRUE for a, NULL for every other x.
     known, otherwise = frozenset(options), None if None in options else False
-    has_nan = any(option != option for option in options)
 
     def found(value: Any) -> bool | None:
         if value is None:
             return None
-        return True if value in known or (has_nan and value != value) else otherwise
+        return True if value in known else otherwise
 
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
@@ -46,6 +47,8 @@ def _checked(compute: Callable[..., datetime.timedelta]) -> Implementation:
 
 
 def _times(interval: datetime.timedelta, factor: Any) -> datetime.timedelta:
+    if isinstance(factor, float) and not math.isfinite(factor):
+        raise ScalarError("an interval times NaN or an infinity")
     exact = Decimal(interval // MICROSECOND) * (Decimal(repr(factor)) if isinstance(factor, float) else Decimal(factor))
     return datetime.timedelta(microseconds=int(exact.quantize(Decimal(1), ROUND_HALF_UP)))
 
@@ -53,8 +56,16 @@ def _times(interval: datetime.timedelta, factor: Any) -> datetime.timedelta:
 def _divided(interval: datetime.timedelta, by: Any) -> datetime.timedelta:
     if by == 0:
         raise ScalarError("division by zero")
+    if isinstance(by, float) and not math.isfinite(by):
+        return _by_infinity(by)
     exact = Decimal(interval // MICROSECOND) / (Decimal(repr(by)) if isinstance(by, float) else Decimal(by))
     return datetime.timedelta(microseconds=int(exact.quantize(Decimal(1), ROUND_HALF_UP)))
+
+
+def _by_infinity(by: float) -> datetime.timedelta:
+    if math.isnan(by):
+        raise ScalarError("an interval divided by NaN")
+    return datetime.timedelta()
 
 
 def _part(unit: str, interval: datetime.timedelta) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from rederive.ir.terms import SYMBOL
 from rederive.scalar.sql.built_in import BuiltIn
 from rederive.scalar.sql.casts import to_text
+from rederive.scalar.sql.json_text import no_constant
 
 _STEP: Final = re.compile(r"\.([^.\[\]*]+)|\[(\d+)\]|\['([^']*)'\]")
 
@@ -44,7 +45,7 @@ class _JsonObject(tuple[tuple[str, Any], ...]):
 def _get(text: str, path: str) -> str | None:
     steps = path_steps(path)
     try:
-        value = json.loads(text, object_pairs_hook=_JsonObject)
+        value = json.loads(text, object_pairs_hook=_JsonObject, parse_constant=no_constant)
     except (ValueError, RecursionError):
         return None
     if steps is None:

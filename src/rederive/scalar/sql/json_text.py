@@ -11,13 +11,9 @@ from typing import Any, Final
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'', re.DOTALL)
-_NOT_FINITE: Final = re.compile(r"[+-]?(NaN|INF|Infinity)")
+_NOT_FINITE: Final = re.compile(r"NaN|Infinity|[+-]INF|[+-]Infinity")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _DEEPEST: Final = 200  # levels of a JSON text
-
-
-class NotFinite(ValueError):
-    """A JSON text has a number that Spark reads and that no value of ours is."""
 
 
 class JsonKind(Enum):
@@ -40,13 +36,18 @@ class JsonValue:
     value: Any
 
 
-def read_json(text: str) -> JsonValue:
-    """The first value of a JSON text; ValueError if there is none.
+def read_json(text: str, *, not_finite: bool = False) -> JsonValue:
+    """The first value of a JSON text; ValueError if there is none. `not_finite`: whether NaN and Infinity are numbers.
 
     >>> read_json("{'a': [1, 2.50]}").value[0][1].value[1].value
     '2.50'
     """
-    return _Reader(text).value(_skip(text, 0), 0)[0]
+    return _Reader(text, not_finite).value(_skip(text, 0), 0)[0]
+
+
+def no_constant(word: str) -> float:
+    """Refuse NaN and Infinity, which `json` reads by default."""
+    raise ValueError(f"{word} is not JSON")
 
 
 def _skip(text: str, place: int) -> int:
@@ -56,8 +57,9 @@ def _skip(text: str, place: int) -> int:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, not_finite: bool) -> None:
         self.text = text
+        self.not_finite = not_finite
 
     def value(self, place: int, level: int) -> tuple[JsonValue, int]:
         if level > _DEEPEST or place >= len(self.text):
@@ -70,12 +72,12 @@ class _Reader:
             case '"' | "'":
                 found, end = self.string(place)
                 return JsonValue(JsonKind.STRING, found), end
-        for word, value in _WORDS.items():
-            if self.text.startswith(word, place):
+        for name, value in _WORDS.items():
+            if self.text.startswith(name, place):
                 kind = JsonKind.NULL if value is None else JsonKind.BOOLEAN
-                return JsonValue(kind, value), place + len(word)
-        if _NOT_FINITE.match(self.text, place) is not None:
-            raise NotFinite("NaN or Infinity in a JSON text")
+                return JsonValue(kind, value), place + len(name)
+        if self.not_finite and (word := _NOT_FINITE.match(self.text, place)) is not None:
+            return JsonValue(JsonKind.FRACTION, word[0]), word.end()
         if (number := _NUMBER.match(self.text, place)) is None:
             raise ValueError("not JSON")
         is_fraction = number[1] is not None or number[2] is not None

@@ -11,12 +11,13 @@ import re
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
 
+from rederive.ir.floats import canonical, single
 from rederive.ir.nested import Map, Struct, nested_class
 from rederive.ir.terms import SYMBOL, UTC, Kind, Part, Type
 from rederive.scalar.failures import ScalarError, check_length
 from rederive.scalar.sql.built_in import BuiltIn
 from rederive.scalar.sql.casts import to_date, to_text, wall_time
-from rederive.scalar.sql.json_text import JsonKind, JsonValue, NotFinite, read_json
+from rederive.scalar.sql.json_text import JsonKind, JsonValue, no_constant, read_json
 from rederive.time_zones import offset_at, parse_instant
 from rederive.values import from_text, interval_text
 
@@ -33,9 +34,7 @@ def _from_json(gives: Type, text: str, zone: str = UTC) -> Any:
         return None
     nothing = (None,) * len(gives.parts) if gives.kind is Kind.STRUCT else None
     try:
-        read = read_json(text)
-    except NotFinite as problem:
-        raise ScalarError(str(problem)) from None
+        read = read_json(text, not_finite=True)
     except ValueError:
         return nothing
     if read.kind is JsonKind.OBJECT and gives.kind is Kind.ARRAY and gives.parts[0].type.kind is Kind.STRUCT:
@@ -69,11 +68,11 @@ def _read(read: JsonValue, type: Type, bits: int, zone: str) -> Any:
             number = int(read.value) if len(read.value) < 40 else 2**100
             return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else _NONE
         case Kind.FLOAT, JsonKind.INTEGER | JsonKind.FRACTION:
-            return _finite(read.value)
+            return _float(read.value, bits)
         case Kind.DECIMAL, JsonKind.INTEGER | JsonKind.FRACTION | JsonKind.STRING:
             return _decimal(read.value, type)
         case Kind.FLOAT, JsonKind.STRING if read.value in _NOT_FINITE:
-            raise ScalarError(f"{read.value} in a JSON text")
+            return _float(read.value, bits)
         case Kind.TIMESTAMP, JsonKind.INTEGER:
             return _from_seconds(read.value)
         case ((Kind.DATE | Kind.TIMESTAMP | Kind.BINARY | Kind.INTERVAL), JsonKind.STRING):
@@ -93,10 +92,8 @@ def _part(read: JsonValue, part: Part, zone: str) -> Any:
     return None if found is _NONE else found
 
 
-def _finite(text: str) -> float:
-    if math.isinf(found := float(text)):
-        raise ScalarError(f"{text} is too large for a DOUBLE")
-    return found
+def _float(text: str, bits: int) -> float:
+    return canonical(float(text)) if bits == 64 else single(float(text))
 
 
 def _from_seconds(text: str) -> Any:
@@ -156,7 +153,8 @@ def _written(value: Any, zone: str) -> str:
         case tuple():
             return "[" + ",".join(_written(one, zone) for one in value) + "]"
         case float():
-            return to_text(SYMBOL, value)
+            text = to_text(SYMBOL, value)
+            return text if math.isfinite(value) else _quoted(text)
         case Decimal():
             return format(value, "f")
         case datetime.datetime():
@@ -191,7 +189,7 @@ def schema_of_json(text: str) -> str:
     >>> schema_of_json('{"b": [1.5, 2], "a": null}')
     'STRUCT<a: STRING, b: ARRAY<DOUBLE>>'
     """
-    return _schema(read_json(text)) or "STRING"
+    return _schema(read_json(text, not_finite=True)) or "STRING"
 
 
 def _schema(read: JsonValue) -> str | None:
@@ -240,7 +238,7 @@ def _compact(read: JsonValue) -> str:
         case JsonKind.STRING:
             return _quoted(read.value)
         case JsonKind.FRACTION:
-            return to_text(SYMBOL, _finite(read.value))
+            return _written(_float(read.value, 64), UTC)
         case JsonKind.INTEGER:
             return read.value if read.value != "-0" else "0"
     return json.dumps(read.value)
@@ -258,7 +256,7 @@ def _json_keys(text: str) -> tuple[str, ...] | None:
 
 def _strict(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=no_constant)
     except (ValueError, RecursionError):
         return None
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final
 
+from rederive.ir.floats import NAN, canonical
 from rederive.scalar.failures import ScalarError
+from rederive.scalar.float_power import power
 from rederive.scalar.sql.built_in import BuiltIn, Implementation
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -15,33 +17,48 @@ _64: Final = 2**64
 _EVEN: Final = Context(prec=1000, rounding=ROUND_HALF_EVEN)
 
 
-def _checked(name: str, function: Callable[..., float]) -> Implementation:
-    """A function of doubles. It fails where Spark gives an infinity or NaN: no value of ours is one of these."""
+def _ieee(function: Callable[..., float], beyond: Callable[..., float] = lambda *_: math.inf) -> Implementation:
+    """A function of doubles: NaN outside of its domain, and where it overflows the infinity that `beyond` gives."""
 
-    def finite(*values: float) -> float:
+    def compute(*values: float) -> float:
         try:
-            result = float(function(*values))
-        except (ArithmeticError, ValueError):
-            result = math.nan
-        if not math.isfinite(result):
-            raise ScalarError(f"overflow: {name}({', '.join(map(str, values))})")
-        return result + 0.0
+            return canonical(float(function(*values)))
+        except (OverflowError, ZeroDivisionError):
+            return beyond(*values)
+        except ValueError:
+            return NAN
 
-    return finite
+    return compute
+
+
+def _signed(value: float) -> float:
+    return math.copysign(math.inf, value)
+
+
+def _atanh(value: float) -> float:
+    return _signed(value) if abs(value) == 1 else math.atanh(value)
+
+
+def _sign(value: float) -> float:
+    return value if math.isnan(value) else float((value > 0) - (value < 0))
 
 
 def _log(function: Callable[[float], float], above: float = 0.0) -> Implementation:
     """A logarithm, which is NULL for values that have none."""
-    return lambda value: function(value) + 0.0 if value > above else None
+    return lambda value: canonical(function(value)) if value > above else None
 
 
 def _log_of_base(base: float, value: float) -> float | None:
     if base <= 0 or value <= 0:
         return None
-    return _checked("log", lambda b, x: math.log(x) / math.log(b))(base, value)  # type: ignore[no-any-return]
+    # Java divides by zero where the base is 1.
+    quotient = _ieee(lambda b, x: math.log(x) / math.log(b), lambda b, x: _signed(math.log(x)) if x != 1 else NAN)
+    return quotient(base, value)  # type: ignore[no-any-return]
 
 
 def _cube_root(value: float) -> float:
+    if not math.isfinite(value):
+        return value
     root = round(abs(value) ** (1 / 3))
     # The root of a cube is exact, as in Java; the power alone is off by one bit.
     found = float(root) if float(root) ** 3 == abs(value) else math.cbrt(abs(value))
@@ -49,7 +66,9 @@ def _cube_root(value: float) -> float:
 
 
 def _width_bucket(value: float, low: float, high: float, buckets: int) -> int | None:
-    if buckets <= 0 or buckets == 2**63 - 1 or low == high:
+    if buckets <= 0 or buckets == 2**63 - 1 or low == high or math.isnan(value):
+        return None
+    if not (math.isfinite(low) and math.isfinite(high)):
         return None
     below, ascending = min(low, high), low < high
     if value < below if ascending else value > low:
@@ -98,43 +117,45 @@ def _format_number(value: Any, places: int) -> str | None:
     """format_number: commas between thousands; the exact value is rounded half to even, as by Java's DecimalFormat."""
     if places < 0:
         return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "∞", -math.inf: "-∞"}.get(value, "NaN")
     rounded = _EVEN.quantize(Decimal(value), Decimal(1).scaleb(-places))
     text = f"{rounded:,f}"
     return text if rounded else text.removeprefix("-") if not str(value).startswith("-") else f"-{text.removeprefix('-')}"
 
 
 MATHEMATICS: Final = (
-    BuiltIn("sqrt", "double -> double", _checked("sqrt", math.sqrt), fallible=True),
+    BuiltIn("sqrt", "double -> double", _ieee(math.sqrt)),
     BuiltIn("cbrt", "double -> double", _cube_root),
-    BuiltIn("exp", "double -> double", _checked("exp", math.exp), fallible=True),
-    BuiltIn("expm1", "double -> double", _checked("expm1", math.expm1), fallible=True),
-    BuiltIn("power", "double, double -> double", _checked("power", math.pow), fallible=True, aliases=("pow",)),
+    BuiltIn("exp", "double -> double", _ieee(math.exp)),
+    BuiltIn("expm1", "double -> double", _ieee(math.expm1)),
+    BuiltIn("power", "double, double -> double", power, aliases=("pow",)),
     BuiltIn("ln", "double -> double", _log(math.log), maybe_null=True),
     BuiltIn("log10", "double -> double", _log(math.log10), maybe_null=True),
     BuiltIn("log2", "double -> double", _log(math.log2), maybe_null=True),
     BuiltIn("log1p", "double -> double", _log(math.log1p, -1.0), maybe_null=True),
-    BuiltIn("log", "double, double -> double", _log_of_base, maybe_null=True, fallible=True),
-    BuiltIn("sign", "double -> double", lambda value: float((value > 0) - (value < 0)), aliases=("signum",)),
-    BuiltIn("rint", "double -> double", lambda value: float(round(value)) + 0.0),
-    BuiltIn("hypot", "double, double -> double", _checked("hypot", math.hypot), fallible=True),
-    BuiltIn("degrees", "double -> double", _checked("degrees", lambda x: x * (180.0 / math.pi)), fallible=True),
-    BuiltIn("radians", "double -> double", lambda x: x * (math.pi / 180.0)),
-    BuiltIn("sin", "double -> double", math.sin),
-    BuiltIn("cos", "double -> double", math.cos),
-    BuiltIn("tan", "double -> double", math.tan),
-    BuiltIn("cot", "double -> double", _checked("cot", lambda x: 1 / math.tan(x)), fallible=True),
-    BuiltIn("sec", "double -> double", _checked("sec", lambda x: 1 / math.cos(x)), fallible=True),
-    BuiltIn("csc", "double -> double", _checked("csc", lambda x: 1 / math.sin(x)), fallible=True),
-    BuiltIn("asin", "double -> double", _checked("asin", math.asin), fallible=True),
-    BuiltIn("acos", "double -> double", _checked("acos", math.acos), fallible=True),
-    BuiltIn("atan", "double -> double", math.atan),
-    BuiltIn("atan2", "double, double -> double", lambda y, x: math.atan2(y + 0.0, x + 0.0)),
-    BuiltIn("sinh", "double -> double", _checked("sinh", math.sinh), fallible=True),
-    BuiltIn("cosh", "double -> double", _checked("cosh", math.cosh), fallible=True),
-    BuiltIn("tanh", "double -> double", math.tanh),
-    BuiltIn("asinh", "double -> double", _checked("asinh", math.asinh), fallible=True),
-    BuiltIn("acosh", "double -> double", _checked("acosh", math.acosh), fallible=True),
-    BuiltIn("atanh", "double -> double", _checked("atanh", math.atanh), fallible=True),
+    BuiltIn("log", "double, double -> double", _log_of_base, maybe_null=True),
+    BuiltIn("sign", "double -> double", _sign, aliases=("signum",)),
+    BuiltIn("rint", "double -> double", lambda value: canonical(float(round(value))) if math.isfinite(value) else value),
+    BuiltIn("hypot", "double, double -> double", _ieee(math.hypot)),
+    BuiltIn("degrees", "double -> double", _ieee(lambda x: x * (180.0 / math.pi))),
+    BuiltIn("radians", "double -> double", _ieee(lambda x: x * (math.pi / 180.0))),
+    BuiltIn("sin", "double -> double", _ieee(math.sin)),
+    BuiltIn("cos", "double -> double", _ieee(math.cos)),
+    BuiltIn("tan", "double -> double", _ieee(math.tan)),
+    BuiltIn("cot", "double -> double", _ieee(lambda x: 1 / math.tan(x))),
+    BuiltIn("sec", "double -> double", _ieee(lambda x: 1 / math.cos(x))),
+    BuiltIn("csc", "double -> double", _ieee(lambda x: 1 / math.sin(x))),
+    BuiltIn("asin", "double -> double", _ieee(math.asin)),
+    BuiltIn("acos", "double -> double", _ieee(math.acos)),
+    BuiltIn("atan", "double -> double", _ieee(math.atan)),
+    BuiltIn("atan2", "double, double -> double", _ieee(math.atan2)),
+    BuiltIn("sinh", "double -> double", _ieee(math.sinh, _signed)),
+    BuiltIn("cosh", "double -> double", _ieee(math.cosh)),
+    BuiltIn("tanh", "double -> double", _ieee(math.tanh)),
+    BuiltIn("asinh", "double -> double", _ieee(math.asinh)),
+    BuiltIn("acosh", "double -> double", _ieee(math.acosh)),
+    BuiltIn("atanh", "double -> double", _ieee(_atanh)),
     BuiltIn("e", "-> double", lambda: math.e),
     BuiltIn("pi", "-> double", lambda: math.pi),
     BuiltIn("factorial", "int -> bigint", lambda n: math.factorial(n) if 0 <= n <= 20 else None, maybe_null=True),

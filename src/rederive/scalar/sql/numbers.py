@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, 
 from functools import partial
 from typing import Any, Final
 
+from rederive.ir.floats import NAN, canonical, single
 from rederive.ir.terms import Kind, Type
 from rederive.scalar.failures import ScalarError
 from rederive.scalar.sql.built_in import BuiltIn, Implementation
@@ -33,7 +34,7 @@ def arithmetic(name: str, gives: Type) -> Implementation:
 
 
 def _reason(name: str, arguments: Sequence[Any]) -> str:
-    return "division by zero" if name in ("/", "div", "%", "pmod") and not arguments[1] else "overflow"
+    return "division by zero" if name in _DIVIDING and not arguments[1] else "overflow"
 
 
 def _shown(name: str, arguments: Sequence[Any]) -> str:
@@ -67,11 +68,8 @@ def fit_decimal(gives: Type, value: Decimal) -> Decimal:
 
 
 def fit_float(value: Any) -> float:
-    """The value as a float; OverflowError if it is not finite."""
-    result = float(value)
-    if not math.isfinite(result):
-        raise OverflowError
-    return result + 0.0  # -0.0 becomes 0.0, so that equal values print alike
+    """The value as a float; an integer beyond all floats does not occur."""
+    return canonical(float(value))
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -92,17 +90,18 @@ def _remainder(a: Any, b: Any) -> Any:
     if b == 0:
         raise ZeroDivisionError
     if isinstance(a, float):
-        return math.fmod(a, b)
+        return NAN if math.isinf(a) else math.fmod(a, b)
     rest = abs(a) % abs(b)
     return -rest if a < 0 else rest
 
 
-def _positive_remainder(a: Any, b: Any) -> Any:
-    """pmod: the remainder, moved by the divisor if it is negative."""
+def _positive_remainder(a: Any, b: Any, rounded: Callable[[Any], Any] = lambda moved: moved) -> Any:
+    """pmod: the remainder, moved by the divisor if it is negative; FLOAT rounds the sum to 32 bits."""
     rest = _remainder(a, b)
-    return _remainder(rest + b, b) if rest < 0 else rest
+    return _remainder(rounded(rest + b), b) if rest < 0 else rest
 
 
+_DIVIDING: Final = ("/", "div", "%", "pmod", "pmod of floats")
 ARITHMETIC: Final[dict[str, Implementation]] = {
     "+": lambda a, b: _EXACT.add(a, b) if isinstance(a, Decimal) else a + b,
     "-": lambda a, b: _EXACT.subtract(a, b) if isinstance(a, Decimal) else a - b,
@@ -111,6 +110,7 @@ ARITHMETIC: Final[dict[str, Implementation]] = {
     "div": divide_toward_zero,
     "%": _remainder,
     "pmod": _positive_remainder,
+    "pmod of floats": lambda a, b: _positive_remainder(a, b, single),
     "negative": operator.neg,
     "abs": abs,
 }
@@ -118,6 +118,8 @@ ARITHMETIC: Final[dict[str, Implementation]] = {
 
 def _round(rounding: str, gives: Type, value: Any, places: int = 0) -> Any:
     """A number rounded to places. A float is rounded as it is printed, not by its binary value, as in Spark."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return value
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int)
@@ -127,6 +129,8 @@ def _round(rounding: str, gives: Type, value: Any, places: int = 0) -> Any:
 
 def _to_whole(rounding: str, gives: Type, value: Any) -> Any:
     """floor and ceil. A float beyond 64 bits gives the nearest integer of 64 bits, as in Java."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return 0 if math.isnan(value) else _MOST if value > 0 else _LEAST
     whole = Decimal(value).to_integral_value(rounding)
     return _fitted(gives, max(min(whole, Decimal(_MOST)), Decimal(_LEAST)) if isinstance(value, float) else whole)
 

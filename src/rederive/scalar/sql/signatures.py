@@ -23,9 +23,9 @@ class Scalar:
 
 _LAZY = ("case", "coalesce", "and", "or")
 _LENIENT = ("is null", "is not null", "<=>", "greatest", "least", "in", *_LAZY)
-_ARITHMETIC = ("+", "-", "*", "/", "div", "%", "pmod", "negative", "abs")
+_ARITHMETIC = ("+", "-", "*", "/", "div", "%", "pmod", "pmod of floats", "negative", "abs")
 _ROUNDING = ("round", "bround", "floor", "ceil", "floor_to", "ceil_to")
-_CASTS = ("tinyint", "smallint", "int", "bigint", "double", "decimal", "boolean", "date", "timestamp", "interval")
+_CASTS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean", "date", "timestamp", "interval")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "not")
 
 _GIVEN = {

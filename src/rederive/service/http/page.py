@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import distribution
@@ -341,6 +342,15 @@ async def series(service: Service, token: Token, request: Request) -> Response:
     return json_response(await service.writer.run(lambda db, _: read(db)))
 
 
+def _point(value: Any) -> float | None:
+    """The place of a value in a chart, which has none for NULL, NaN and infinities."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _rank(value: float | None) -> float:
+    return value if value is not None else float("-inf")
+
+
 def _lines(state: DatabaseState, relation: Relation, chosen: int | None, after: int) -> list[dict[str, Any]]:
     """The values of a column at each version, by the values of the columns before it: those with the largest values now."""
     assert chosen is not None
@@ -349,10 +359,10 @@ def _lines(state: DatabaseState, relation: Relation, chosen: int | None, after: 
     except Expired:
         return []
     keys = [i for i in range(relation.arity) if i != chosen and relation.columns[i].type.kind not in NUMERIC]
-    now: dict[Row, float] = {}
+    now: dict[Row, float | None] = {}
     for row in state.rows(relation.name):
         if row[chosen] is not None:
-            now[tuple(row[i] for i in keys)] = float(row[chosen])  # type: ignore[arg-type]
+            now[tuple(row[i] for i in keys)] = _point(row[chosen])
     lines: dict[Row, list[list[Any]]] = {key: [[state.version, value]] for key, value in now.items()}
     for version, delta in reversed(deltas):
         # Before this version, a group had the value that left here, or none.
@@ -360,7 +370,7 @@ def _lines(state: DatabaseState, relation: Relation, chosen: int | None, after: 
         came = {tuple(row[i] for i in keys): row[chosen] for row in delta.plus}
         for key in {**left, **came}:
             line = lines.setdefault(key, [[version, None]])
-            line.append([version, float(came[key]) if came.get(key) is not None else None])
-            line.append([version - 1, float(left[key]) if left.get(key) is not None else None])
-    ranked = sorted(lines, key=lambda key: (-(now.get(key, float("-inf"))), str(key)))[:MOST_SERIES]
+            line.append([version, _point(came.get(key))])
+            line.append([version - 1, _point(left.get(key))])
+    ranked = sorted(lines, key=lambda key: (-_rank(now.get(key)), str(key)))[:MOST_SERIES]
     return [{"label": _json_row(key), "points": [*lines[key], [after, lines[key][-1][1]]][::-1]} for key in ranked]

@@ -11,6 +11,7 @@ from rederive.engines.resident.batch.vectors import Batch, Vector, group_numbers
 from rederive.engines.resident.storage.column_table import CodeColumns
 from rederive.engines.resident.storage.row_index import Array
 from rederive.ir.terms import Kind
+from rederive.scalar.totals import NOT_FINITE
 
 _FLOAT_DIGITS = 53  # binary digits of a float's mantissa
 _LEAST = 1074  # floats are whole multiples of 2 ** -1074
@@ -98,6 +99,13 @@ def exact_sums(units: Array, numbers: Array, groups: int) -> list[int]:
 
 def _float_sums(floats: Array, numbers: Array, groups: int) -> list[int]:
     """In parts of 2 ** -1074: the mantissas are summed for each group and exponent, and shifted at the end."""
+    if not (finite := np.isfinite(floats)).all():
+        sums = _float_sums(floats[finite], numbers[finite], groups)
+        chosen = (np.isnan(floats), floats == np.inf, floats == -np.inf)
+        for which, units in zip(chosen, NOT_FINITE, strict=True):
+            counts = np.bincount(numbers[which], minlength=groups).tolist()
+            sums = [one + count * units for one, count in zip(sums, counts, strict=True)]
+        return sums
     if not len(floats):
         return [0] * groups
     fractions, exponents = np.frexp(floats)

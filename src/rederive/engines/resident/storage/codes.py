@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rederive.ir.floats import canonical
 from rederive.ir.terms import Kind, Row, Type, Value
 from rederive.limits import Watch
 
@@ -68,30 +69,29 @@ class Codec:
 
 
 class FloatCodec(Codec):
-    """-0.0 has the code of 0.0, as in SQL's grouping."""
+    """-0.0 has the code of 0.0, and every NaN the same, as in SQL's grouping."""
 
     __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__()
-        # -0.0 + 0.0 is 0.0 in IEEE 754; no other number changes.
-        self.encode = lambda value: self.codes[value + 0.0 if isinstance(value, float) else value]
+        self.encode = lambda value: self.codes[canonical(value) if isinstance(value, float) else value]
 
 
 class NestedCodec(Codec):
-    """Codes of values with floats inside, which have no negative zero either."""
+    """Codes of values with floats inside."""
 
     __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__()
-        self.encode = lambda value: self.codes[_positive_zeros(value)]
+        self.encode = lambda value: self.codes[_canonical_parts(value)]
 
 
-def _positive_zeros(value: Any) -> Any:
+def _canonical_parts(value: Any) -> Any:
     if isinstance(value, float):
-        return value + 0.0
-    return type(value)(map(_positive_zeros, value)) if isinstance(value, tuple) else value
+        return canonical(value)
+    return type(value)(map(_canonical_parts, value)) if isinstance(value, tuple) else value
 
 
 class Codes:

@@ -30,6 +30,7 @@ from rederive.engines.spark.plan.expressions import (
 )
 from rederive.engines.spark.plan.sql_terms import TermFunction, native_term
 from rederive.engines.spark.session.types import CODE, from_spark
+from rederive.ir.nested import plain
 from rederive.ir.rules import Comparison, Operator
 from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, Call, Constant, Kind, Term, Type, Variable
 from rederive.scalar.datalog.implementations import functor_function
@@ -139,7 +140,7 @@ def _total(function: Callable[..., Any], types: tuple[Type, ...], result: Type) 
             value = function(*values)
         except ScalarError as error:
             return None, str(error)
-        return Decimal(value) if is_unsigned else value, None
+        return Decimal(value) if is_unsigned else plain(value), None
 
     return total
 

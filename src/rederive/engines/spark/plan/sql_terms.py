@@ -23,7 +23,7 @@ from rederive.engines.spark.plan.expressions import (
     NullTest,
     TypedValue,
 )
-from rederive.engines.spark.session.types import value_reader
+from rederive.engines.spark.session.types import is_read, value_reader
 from rederive.engines.term_functions import row_function
 from rederive.ir.nested import plain
 from rederive.ir.terms import Call, Constant, Kind, Lambda, Row, Term, Type, Value, Variable, variables
@@ -93,8 +93,8 @@ class TermFunction:
         """The value, or NULL and the text of the error."""
         if self._function is None:
             self._function = row_function(self.term, self.names, self.types)
-            nested = ((i, self.types[name]) for i, name in enumerate(self.names))
-            self._readers = {i: value_reader(type) for i, type in nested if type.parts or type.kind is Kind.BINARY}
+            given = ((i, self.types[name]) for i, name in enumerate(self.names))
+            self._readers = {i: value_reader(type) for i, type in given if is_read(type) and type.kind is not Kind.UNSIGNED}
         if self._readers:
             values = tuple([self._readers[i](value) if i in self._readers else value for i, value in enumerate(values)])
         try:

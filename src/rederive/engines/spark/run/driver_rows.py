@@ -81,8 +81,8 @@ def _join(atom: Atom, names: list[str]) -> _Step:
         found: dict[Row, list[Row]] = {}
         for row in rows:
             if matches(row):
-                found.setdefault(_identical(build(row)), []).append(rest(row))
-        return [(*b, *more) for b in bindings for more in found.get(_identical(probe(b)), ())]
+                found.setdefault(build(row), []).append(rest(row))
+        return [(*b, *more) for b in bindings for more in found.get(probe(b), ())]
 
     return join
 
@@ -92,8 +92,8 @@ def _exclude(atom: Atom, names: Sequence[str]) -> _Step:
     probe, build = _key([term for _, term in known], names), _columns([i for i, _ in known])
 
     def exclude(bindings: list[Row], rows: Sequence[Row]) -> list[Row]:
-        found = {_identical(build(row)) for row in rows if matches(row)}
-        return [b for b in bindings if _identical(probe(b)) not in found]
+        found = {build(row) for row in rows if matches(row)}
+        return [b for b in bindings if probe(b) not in found]
 
     return exclude
 
@@ -110,7 +110,7 @@ def _places(atom: Atom, names: Sequence[str]) -> tuple[list[tuple[int, Simple]],
             same.append((new[term.name], i))
         else:
             new[term.name] = i
-    return known, new, lambda row: all(_identical((row[i],)) == _identical((row[j],)) for i, j in same)
+    return known, new, lambda row: all(row[i] == row[j] for i, j in same)
 
 
 def _columns(positions: Sequence[int]) -> Callable[[Row], Row]:
@@ -123,33 +123,21 @@ def _key(terms: Sequence[Simple], names: Sequence[str]) -> Callable[[Row], Row]:
     return lambda binding: tuple([binding[i] if i is not None else value for i, value in parts])
 
 
-def _identical(values: Row) -> Row:
-    """Values that are equal where they are identical. To Python, no NaN is equal to another, so NaN is left to Spark."""
-    for value in values:
-        if value != value:
-            raise _LeftToOthers
-    return values
-
-
 def _filter(comparison: Comparison, names: Sequence[str], compiled: RulePlan) -> _Step:
     left, right = (_value(term, names, compiled) for term in (comparison.left, comparison.right))
     match comparison.operator:
         case Operator.EQ | Operator.NE:
             equal = comparison.operator is Operator.EQ
-            return lambda bindings, _: [b for b in bindings if (_known(left(b)) == _known(right(b))) is equal]
+            return lambda bindings, _: [b for b in bindings if (left(b) == right(b)) is equal]
         case operator:
             holds = _ORDER[operator]
 
             def ordered(bindings: list[Row], _: Sequence[Row]) -> list[Row]:
-                pairs = ((b, _known(left(b)), _known(right(b))) for b in bindings)
+                pairs = ((b, left(b), right(b)) for b in bindings)
                 # A comparison with NULL does not hold.
                 return [b for b, one, other in pairs if one is not None and other is not None and holds(one, other)]
 
             return ordered
-
-
-def _known(value: Value) -> Value:
-    return _identical((value,))[0]
 
 
 def _value(term: Term, names: Sequence[str], compiled: RulePlan) -> Callable[[Row], Value]:

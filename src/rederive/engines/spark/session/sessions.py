@@ -16,6 +16,7 @@ from pyspark.sql.pandas.conversion import SparkConversionMixin
 from pyspark.sql.types import StructType
 
 T = TypeVar("T")
+_DESCRIPTION: Final = "spark.job.description"
 ZONE: Final = "spark.sql.session.timeZone"
 
 
@@ -94,6 +95,18 @@ def from_table(session: SparkSession, table: pa.Table, schema: StructType | str,
     typed = session._parse_ddl(schema) if isinstance(schema, str) else schema
     # The session's own method would make it the active one, for all threads.
     return SparkConversionMixin.createDataFrame(session, table.combine_chunks(), typed)  # type: ignore[call-overload,no-any-return]
+
+
+@contextmanager
+def described(spark: SparkSession, what: str) -> Iterator[None]:
+    """Jobs that run inside have this description in Spark's user interface, after the one that they have already."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, f"{before}: {what}" if before else what)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
 
 def run_in_parallel(session: SparkSession, steps: Sequence[Callable[[], T]], most: int) -> list[T]:

@@ -57,6 +57,8 @@ def _fields(type: Type) -> str:
 
 
 def _part_type(part: Part) -> str:
+    if part.type.kind is Kind.FLOAT and part.bits == 32:
+        return "FLOAT"
     return _WIDTHS.get(part.bits, "BIGINT") if part.type.kind is Kind.NUMBER else sql_type(part.type)
 
 
@@ -169,11 +171,16 @@ def from_spark(rows: Iterable[Sequence[Value]], types: tuple[Type, ...]) -> list
     """What Spark collects, as rows of values."""
     if not types:
         return [() for _ in rows]
-    # Without unsigned, binary and nested columns a Row of Spark is the tuple already.
-    readers = {i: value_reader(type) for i, type in enumerate(types) if type.parts or type.kind in (Kind.UNSIGNED, Kind.BINARY)}
+    # Without columns of these types a Row of Spark is the tuple already.
+    readers = {i: value_reader(type) for i, type in enumerate(types) if is_read(type)}
     if not readers:
         return [tuple(row) for row in rows]
     return [tuple(readers[i](v) if i in readers else v for i, v in enumerate(row)) for row in rows]
+
+
+def is_read(type: Type) -> bool:
+    """Whether Spark gives Python other values of a type than we have: it has several NaN, and bytes are a bytearray."""
+    return bool(type.parts) or type.kind in (Kind.UNSIGNED, Kind.BINARY, Kind.FLOAT)
 
 
 def value_reader(type: Type) -> Callable[[Any], Value]:

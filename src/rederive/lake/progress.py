@@ -1,10 +1,8 @@
-"""Jobs of Spark as a person sees them: their descriptions in Spark's user interface, and lines of progress in the log."""
+"""Lines of progress in the log: how far the long jobs of Spark are."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import Lock, Thread
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
@@ -18,21 +16,8 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("rederive.progress")
 INTERVAL: Final = 5.0
 """Seconds between two lines of progress; jobs that take less have none."""
-_DESCRIPTION: Final = "spark.job.description"
 _watched: set[str] = set()  # by application
 _lock: Final = Lock()
-
-
-@contextmanager
-def described(spark: SparkSession, what: str) -> Iterator[None]:
-    """Jobs that run inside have this description in Spark's user interface, unless they have a more general one already."""
-    context = spark.sparkContext
-    before = context.getLocalProperty(_DESCRIPTION)
-    context.setLocalProperty(_DESCRIPTION, f"{before}: {what}" if before else what)
-    try:
-        yield
-    finally:
-        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
 
 def log_progress(spark: SparkSession, interval: float = INTERVAL) -> None:
