@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
 from rederive.warehouse.selfmaint import compiled_maintenance as module
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.compiled_maintenance import compile_maintenance
 from rederive.warehouse.selfmaint.conjunctive import StoredView
+from rederive.warehouse.selfmaint.open_rows import unknown_relations
 from rederive.warehouse.selfmaint.search import KnownRows, Maintainability, decide
 from rederive.warehouse.selfmaint.source_update import KnownRelations, SourceUpdate, UpdateKind
 from tests.properties.test_maintained_equals_recomputed import examples
@@ -69,6 +71,18 @@ def test_a_test_that_is_too_large_is_not_made(monkeypatch) -> None:  # type: ign
         compile_maintenance(JOIN.view("v"), JOIN.views, JOIN.program.relations, UpdateKind.of(insert=["r"]), KnownRelations())
         is None
     )
+
+
+@pytest.mark.parametrize("columns", ["a, b", "x0, x1, x2, x3, x4, x5, x6, x7, x8, x9"])
+def test_a_long_self_join_is_not_enumerated(columns: str) -> None:
+    """Found: its mappings, 10^9 of them, were made before any limit held. A relation to read is named all the same."""
+    body = ", ".join(f"r(x{i}, x{i + 1})" for i in range(9))
+    head = "x0, x9" if columns == "a, b" else columns
+    declared = ", ".join(f"{name}: number" for name in columns.split(", "))
+    setting = Setting(f".decl r(x: number, y: number)  .remote r  .decl v({declared})  v({head}) :- {body}.")
+    view, kind = setting.view("v"), UpdateKind.of(insert=["r"])
+    assert compile_maintenance(view, setting.views, setting.program.relations, kind, KnownRelations()) is None
+    assert unknown_relations(view, setting.views, kind, KnownRelations()) == {"r"}
 
 
 def test_a_boolean_column_may_be_judged_too_carefully() -> None:
