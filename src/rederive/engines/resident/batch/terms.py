@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from rederive.analysis.types import term_type
-from rederive.engines.resident.batch.vectors import MOST, NotByColumn, Space, Vector, group_numbers, units_of
+from rederive.engines.resident.batch.vectors import MOST, NotByColumn, Space, Vector, group_numbers
 from rederive.engines.resident.storage.row_index import Array
+from rederive.engines.resident.storage.unit_codes import units_of
 from rederive.engines.term_functions import row_function
 from rederive.ir.rules import Comparison, Operator
 from rederive.ir.terms import Call, Constant, Kind, Term, Type, Value, Variable, variables

@@ -1,112 +1,27 @@
-"""Columns of values as arrays: codes, or numbers in exact units.
+"""Columns of values as arrays: codes, or numbers in exact units (see `storage.unit_codes`).
 
-A unit is the smallest part of one that a type can hold: 1 of an integer, 10^-s of a decimal of scale s, a day of a date, a
-microsecond of a timestamp. Whatever does not fit 64 bits raises `NotByColumn`, and the rows are evaluated one by one instead, so
-that no answer depends on how it was computed.
+Whatever does not fit 64 bits raises `NotByColumn`, and the rows are evaluated one by one instead, so that no answer depends on
+how it was computed.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Sequence
-from decimal import Context, Decimal
-from itertools import count
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
-from rederive.engines.resident.storage.codes import NULL, Codec, CodedRow, Codes, TooManyValues
+from rederive.engines.resident.storage.codes import NULL, CodedRow, Codes
 from rederive.engines.resident.storage.column_table import CodeColumns
 from rederive.engines.resident.storage.row_index import Array
-from rederive.ir.terms import Kind, Type, Value
+from rederive.engines.resident.storage.unit_codes import UnitCodec
+from rederive.ir.terms import Type, Value
 
-_EPOCH: Final = datetime.datetime(1970, 1, 1)
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
-_WIDE: Final = Context(prec=100)
 MOST: Final = 2**63 - 1
-_SAMPLE: Final = 20  # values that tell whether most are new
 
 
 class NotByColumn(Exception):
     """These rows have to be evaluated one by one. Never reaches a user."""
-
-
-def units_of(type_: Type) -> Callable[[Any], int] | None:
-    """The function that gives a value in units; None for types that are not numbers or times."""
-    match type_.kind:
-        case Kind.NUMBER | Kind.UNSIGNED | Kind.BOOLEAN:
-            return int
-        case Kind.DECIMAL:
-            return lambda value: int(value.scaleb(type_.scale, _WIDE))
-        case Kind.DATE:
-            return lambda value: value.toordinal()
-        case Kind.TIMESTAMP:
-            return lambda value: (value - _EPOCH) // _MICROSECOND
-        case _:
-            return None
-
-
-def value_of(type_: Type) -> Callable[[int], Value]:
-    """The inverse of `units_of`."""
-    match type_.kind:
-        case Kind.DECIMAL:
-            return lambda units: Decimal(units).scaleb(-type_.scale, _WIDE)
-        case Kind.BOOLEAN:
-            return bool
-        case Kind.DATE:
-            return datetime.date.fromordinal
-        case Kind.TIMESTAMP:
-            return lambda units: _EPOCH + units * _MICROSECOND
-        case _:
-            return lambda units: units
-
-
-class UnitValues:
-    """The values of one codec in units, by code. It follows the codec, whose codes only grow."""
-
-    __slots__ = ("_codec", "_filled", "_type", "_units", "is_exact")
-
-    def __init__(self, type_: Type, codec: Codec) -> None:
-        self._type = type_
-        self._codec = codec
-        self._units: Array = np.zeros(1024, np.int64)
-        self._filled = 1  # NULL has code 0, and 0 units that nobody reads
-        self.is_exact = True
-
-    def extend(self) -> Array:
-        """The array, with all codes that there are now."""
-        values = self._codec.values
-        if self._filled < len(values):
-            convert = units_of(self._type)
-            assert convert is not None
-            if len(values) > len(self._units):
-                grown = np.zeros(len(values) + len(values) // 4, np.int64)
-                grown[: self._filled] = self._units[: self._filled]
-                self._units = grown
-            new = values[self._filled :]
-            try:
-                self._units[self._filled : len(values)] = np.fromiter(map(convert, new), np.int64, len(new))
-            except OverflowError:
-                self.is_exact = False
-            self._filled = len(values)
-        if not self.is_exact:
-            raise NotByColumn(f"a {self._type} beyond 64 bits")
-        return self._units
-
-    def take(self, start: int, units: Array) -> None:
-        """Know the units of the codes from `start` on without asking the values, where nothing before them is missing."""
-        if self._filled == start and self._filled + len(units) == len(self._codec.values):
-            if len(self._codec.values) > len(self._units):
-                grown = np.zeros(len(self._codec.values) + len(self._codec.values) // 4, np.int64)
-                grown[: self._filled] = self._units[: self._filled]
-                self._units = grown
-            self._units[start : start + len(units)] = units
-            self._filled = start + len(units)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the array."""
-        return self._units.nbytes
 
 
 class Space:
@@ -115,40 +30,16 @@ class Space:
     def __init__(self, codes: Codes) -> None:
         self.codes = codes
 
-    def unit_values(self, type_: Type) -> UnitValues:
-        """The units of a type's codes."""
-        if type_ not in self.codes.units:
-            self.codes.units[type_] = UnitValues(type_, self.codes.codec(type_))
-        found: UnitValues = self.codes.units[type_]
-        return found
-
     def encode(self, type_: Type, values: Sequence[Value]) -> Array:
         """The codes of values."""
-        return np.fromiter(map(self.codes.codec(type_).encode, values), np.uint32, len(values))
+        return self.codes.codec(type_).encode_many(values)
 
-    def encode_distinct(self, type_: Type, values: Sequence[Value]) -> Array:
-        """The codes of distinct values."""
+    def unit_codec(self, type_: Type) -> UnitCodec:
+        """The codec of a type that has units."""
         codec = self.codes.codec(type_)
-        known, start = codec.codes, len(codec.values)
-        if start + len(values) >= known.ceiling:
-            raise TooManyValues
-        # Evenly spaced: what is known already is often at one end.
-        sample = values[:: max(len(values) // _SAMPLE, 1)]
-        # Other codecs change a value before they look it up.
-        if type(codec) is not Codec or 4 * sum(value in known for value in sample) >= len(sample):
-            return self.encode(type_, values)
-        # Most are new: each gets an entry in the list of values, and only the first entry of a value is ever used.
-        codec.values.extend(values)
-        return np.fromiter(map(known.setdefault, values, count(start)), np.uint32, len(values))
-
-    def encode_units(self, type_: Type, values: Sequence[Value], units: Array) -> Array:
-        """The codes of distinct values that are this many units each."""
-        start = len(self.codes.codec(type_).values)
-        codes = self.encode_distinct(type_, values)
-        if len(self.codes.codec(type_).values) == start + len(units):
-            # Each has an entry of its own in the list of values: their units need no look at the values.
-            self.unit_values(type_).take(start, units)
-        return codes
+        if not isinstance(codec, UnitCodec):
+            raise NotByColumn(f"a {type_} has no units")
+        return codec
 
 
 class Vector:
@@ -172,9 +63,7 @@ class Vector:
         """The column as codes."""
         if self._codes is None:
             assert self._units is not None
-            distinct, inverse = np.unique(self._units, return_inverse=True)
-            codes = self.space.encode_units(self.type, list(map(value_of(self.type), distinct.tolist())), distinct)
-            self._codes = codes[inverse]
+            self._codes = self.space.unit_codec(self.type).from_units(self._units)
             if self._nulls is not None:
                 self._codes[self._nulls] = NULL
         return self._codes
@@ -183,9 +72,10 @@ class Vector:
         """The column in units; 0 where it is NULL."""
         if self._units is None:
             assert self._codes is not None
-            if units_of(self.type) is None:
-                raise NotByColumn(f"a {self.type} has no units")
-            self._units = self.space.unit_values(self.type).extend()[self._codes]
+            try:
+                self._units = self.space.unit_codec(self.type).units(self._codes)
+            except OverflowError as error:
+                raise NotByColumn(str(error)) from None
             nulls = self._codes == NULL
             self._nulls = nulls if nulls.any() else None
         return self._units
@@ -199,7 +89,7 @@ class Vector:
 
     def values(self) -> list[Value]:
         """The column as Python values."""
-        return list(map(self.space.codes.codec(self.type).values.__getitem__, self.codes().tolist()))
+        return self.space.codes.codec(self.type).decode_many(self.codes())
 
     def take(self, rows: Array) -> Vector:
         """The column at these positions."""

@@ -238,6 +238,13 @@ class Table:
         for key, leaf in other.primary.items():
             self.remove(key, leaf)
 
+    def apply(self, gone: Table, came: Table) -> None:
+        """Take out rows that are here, then take in others."""
+        if gone:
+            self.remove_all(gone)
+        if came:
+            self.add_all(came)
+
     def load(self, rows: Iterable[CodedRow]) -> dict[Key, list[Code]]:
         """Take in many rows at once; those already there are skipped. Returns what was added."""
         gathered: defaultdict[Key, list[Code]] = defaultdict(list)
@@ -462,7 +469,4 @@ class Versions:
     def apply(self) -> None:
         """The new state becomes the old one."""
         # The two are disjoint: every strategy leaves the exact delta in them.
-        if self.gone:
-            self.old.remove_all(self.gone)
-        if self.came:
-            self.old.add_all(self.came)
+        self.old.apply(self.gone, self.came)
