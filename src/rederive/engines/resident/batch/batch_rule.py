@@ -137,16 +137,19 @@ class BatchRule:
         # A variable that is named once is not read.
         wanted = [i for i in free if not isinstance(t := atom.terms[i], Variable) or t.name in self._read]
         positions, columns = self._matches(frame, atom, step.bound, wanted)
-        joined = frame.take(positions) if frame.vectors else Bindings(frame.space, len(positions), {})
-        vectors = dict(joined.vectors)
-        same = np.ones(len(positions), np.bool_)
+        # Each binding matches one row in a join by a key that is always there: nothing moves.
+        is_same = len(positions) == frame.count and bool((positions == np.arange(frame.count)).all())
+        vectors = dict(frame.vectors if is_same else frame.take(positions).vectors)
+        same: Array | None = None
         for i, codes in zip(wanted, columns, strict=True):
             name = atom.terms[i].name  # type: ignore[union-attr]
             if name in vectors:
-                same &= vectors[name].codes() == codes
+                equal: Array = vectors[name].codes() == codes
+                same = equal if same is None else same & equal
             else:
                 vectors[name] = Vector(frame.space, self._types[name], codes)
-        return Bindings(frame.space, len(positions), vectors).where(same)
+        joined = Bindings(frame.space, len(positions), vectors)
+        return joined if same is None else joined.where(same)
 
     def _matches(self, frame: Bindings, atom: Atom, bound: tuple[int, ...], wanted: Sequence[int]) -> tuple[Array, list[Array]]:
         source, terms = self._sources[atom], atom.terms

@@ -156,26 +156,46 @@ def number_distinct(keys: Array) -> tuple[Array, int]:
     """A number from 0 on for each distinct key, and how many there are."""
     if not len(keys):
         return keys.astype(np.int64), 0
-    most = int(keys.max())
+    least, most = int(keys.min()), int(keys.max())
     # A table by key is faster than sorting, where it is not much longer than the column.
-    if int(keys.min()) >= 0 and most < 4 * len(keys) + 1024:
-        there = np.zeros(most + 1, np.bool_)
-        there[keys] = True
+    if most - least < 4 * len(keys) + 1024:
+        offsets = keys - least if least else keys
+        there = np.zeros(most - least + 1, np.bool_)
+        there[offsets] = True
         numbers = np.cumsum(there) - 1
-        return numbers[keys], int(numbers[-1]) + 1
+        return numbers[offsets], int(numbers[-1]) + 1
     distinct, inverse = np.unique(keys, return_inverse=True)
     return inverse, len(distinct)
 
 
+def exact_keys(columns: Sequence[Array]) -> Array:
+    """One number for each row, equal where the columns are. There must be rows."""
+    first, *others = columns
+    if not others:
+        return first
+    keys, bound = _from_zero(first)
+    for column in others:
+        added, span = _from_zero(column)
+        if bound * span > MOST:
+            # Both are now below the number of rows, so the product fits 64 bits.
+            (keys, bound), (added, span) = number_distinct(keys), number_distinct(added)
+        keys, bound = keys * span + added, bound * span
+    return keys
+
+
+def _from_zero(column: Array) -> tuple[Array, int]:
+    """Numbers from 0 on that are equal where those of a column are, and a bound of them."""
+    least, most = int(column.min()), int(column.max())
+    if most - least >= MOST:
+        return number_distinct(column)
+    return column.astype(np.int64, copy=False) - least, most - least + 1
+
+
 def group_numbers(columns: Sequence[Array], count: int) -> tuple[Array, Array]:
     """A number for each row, equal where the columns are, and the first row of each number."""
-    if not columns:
+    if not columns or not count:
         return np.zeros(count, np.int64), np.zeros(min(count, 1), np.int64)
-    numbers, distinct = number_distinct(columns[0])
-    for column in columns[1:]:
-        others, more = number_distinct(column)
-        # Both are below the number of rows, so the product fits 64 bits.
-        numbers, distinct = number_distinct(numbers * more + others)
+    numbers, distinct = number_distinct(exact_keys(columns))
     first = np.empty(distinct, np.int64)
     first[numbers[::-1]] = np.arange(count - 1, -1, -1)
     return numbers, first
@@ -193,13 +213,23 @@ def one_of_each(batches: Sequence[Batch], *, is_distinct: bool) -> Batch:
 
 def without(one: Batch, other: Batch) -> Batch:
     """The rows of a batch that another does not have."""
+    return differences(one, other)[0]
+
+
+def differences(one: Batch, other: Batch) -> tuple[Batch, Batch]:
+    """The rows of each of two batches that the other does not have."""
     if not len(one) or not len(other):
-        return one
-    together = _concatenated((one, other))
-    numbers, first = group_numbers([vector.identity() for vector in together.vectors], len(together))
-    there = np.zeros(len(first), np.bool_)
-    there[numbers[len(one) :]] = True
-    return one.where(~there[numbers[: len(one)]])
+        return one, other
+    keys = exact_keys([vector.identity() for vector in _concatenated((one, other)).vectors])
+    first, second = keys[: len(one)], keys[len(one) :]
+    return one.where(~_are_in(first, second)), other.where(~_are_in(second, first))
+
+
+def _are_in(keys: Array, others: Array) -> Array:
+    """Which of some numbers are among others, of which there is at least one."""
+    ordered = np.sort(others)
+    found: Array = ordered[np.minimum(ordered.searchsorted(keys), len(ordered) - 1)] == keys
+    return found
 
 
 def _concatenated(batches: Sequence[Batch]) -> Batch:
