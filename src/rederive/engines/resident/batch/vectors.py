@@ -76,15 +76,13 @@ class Vector:
                 self._units = self.space.unit_codec(self.type).units(self._codes)
             except OverflowError as error:
                 raise NotByColumn(str(error)) from None
-            nulls = self._codes == NULL
-            self._nulls = nulls if nulls.any() else None
+            self._nulls = None if self._codes.all() else self._codes == NULL
         return self._units
 
     def nulls(self) -> Array | None:
         """Where the column is NULL; None where it nowhere is."""
         if self._units is None and self._codes is not None:
-            nulls = self._codes == NULL
-            return nulls if nulls.any() else None
+            return None if self._codes.all() else self._codes == NULL
         return self._nulls
 
     def values(self) -> list[Value]:
@@ -135,7 +133,7 @@ class Batch:
 
     def where(self, holds: Array) -> Batch:
         """The rows for which a test holds."""
-        return self if holds.all() else self.take(np.flatnonzero(holds))
+        return self if holds.all() else self.take(holds.nonzero()[0])
 
     def grouping(self, columns: tuple[int, ...]) -> Grouping:
         """The rows by these columns; aggregates over the same rows share it."""

@@ -129,8 +129,8 @@ class ColumnTable:
             positions, rows = positions[there], rows[there]
         # What the index does not compare exactly, or not at all, is compared here.
         for i in bound if len(index.columns) > 2 else [i for i in bound if i not in index.columns]:
-            same = self.columns[i][rows] == by_column[i][positions]
-            positions, rows = positions[same], rows[same]
+            if not (same := self.columns[i][rows] == by_column[i][positions]).all():
+                positions, rows = positions[same], rows[same]
         return positions, rows
 
     def finder(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
@@ -321,7 +321,8 @@ class ColumnTable:
 
     def _clear_caches(self) -> None:
         for cache in self.caches:
-            cache.clear()
+            if cache:
+                cache.clear()
 
     def add_all(self, other: Table) -> None:
         """Add the rows of another table, none of which is here."""
@@ -345,16 +346,34 @@ class ColumnTable:
     def apply(self, gone: Table, came: Table) -> None:
         """Take out rows that are there, then take in others."""
         is_indexed = any(not set(columns) <= set(self._key) for columns in self._indexes)
-        if gone and came and len(self._key) < self.arity and not is_indexed and not (_has_few(gone) and _has_few(came)):
-            self._replace(_all_columns(gone), _all_columns(came))
+        if gone and came and len(self._key) < self.arity and not is_indexed:
+            if _has_few(gone) and _has_few(came):
+                self._replace_rows(rows_of(gone.primary, self.arity), rows_of(came.primary, self.arity))
+            else:
+                self._replace(_all_columns(gone), _all_columns(came))
             return
         if gone:
             self.remove_all(gone)
         if came:
             self.add_all(came)
 
+    def _replace_rows(self, gone: Iterable[CodedRow], came: Iterable[CodedRow]) -> None:
+        """The same row by row, where a row whose key leaves and enters stays in its place, and no index changes."""
+        find, key = self.finder(self._key), self._key
+        leaving = {codes: find(codes)[0] for row in gone for codes in (tuple([row[i] for i in key]),)}
+        for row in came:
+            number = leaving.pop(tuple([row[i] for i in key]), None)
+            if number is None:
+                self._add(row)
+            else:
+                for column, code in zip(self.columns, row, strict=True):
+                    column[number] = code
+        for number in leaving.values():
+            self._remove(number)
+        self._clear_caches()
+
     def _replace(self, gone: CodeColumns, came: CodeColumns) -> None:
-        """The same, where a row whose key leaves and enters stays in its place, and no index changes."""
+        """The same by column."""
         positions, rows = self.find_many(self._key, [came[i] for i in self._key])
         _, leaving = self.find_many(self._key, [gone[i] for i in self._key])
         for i, column in enumerate(self.columns):

@@ -21,6 +21,7 @@ Array: TypeAlias = NDArray[Any]
 _MASK: Final = 2**64 - 1
 _MIX: Final = 0x9E3779B97F4A7C15  # odd, so that multiplying by it loses nothing
 MOST_MATCHES: Final = 1 << 24  # of one look-up: arrays of so many row numbers take 256 MB
+_MIXING: Final = np.uint64(_MIX)
 _SHIFT: Final = np.uint64(32)
 _LOW: Final = np.uint64(2**32 - 1)
 _SMALL: Final = 1 << 14  # entries of a run that takes in any other: copying them takes 20 us
@@ -38,12 +39,15 @@ def pack(columns: Sequence[Array]) -> Array:
     """One number for the codes of each row: exact for one or two columns, a hash for more."""
     if len(columns) == 1:
         return columns[0]
-    first, *others = (column.astype(np.uint64) for column in columns)
+    packed = columns[0].astype(np.uint64)
     if len(columns) == 2:
-        return (first << np.uint64(32)) | others[0]
-    for column in others:
-        first = first * np.uint64(_MIX) + column  # arithmetic of arrays of 64 bits wraps around
-    return first
+        packed <<= _SHIFT
+        packed |= columns[1]
+        return packed
+    for column in columns[1:]:
+        packed *= _MIXING  # arithmetic of arrays of 64 bits wraps around
+        packed += column
+    return packed
 
 
 def pack_one(codes: Sequence[int]) -> int:
@@ -184,7 +188,7 @@ def _expand(low: Array, high: Array) -> tuple[Array, Array]:
     times = high - low
     most = int(times.max()) if len(times) else 0
     if most <= 1:
-        hit = np.flatnonzero(times)
+        hit = times.nonzero()[0]
         return hit, low[hit]
     ends = np.cumsum(times)
     if ends[-1] > MOST_MATCHES:
@@ -227,7 +231,7 @@ class RowIndex:
         """The positions in `keys` and the row numbers of all matches, with the same exceptions."""
         if self._slots is not None:
             rows = self._slots[np.minimum(keys, len(self._slots) - 1)]
-            positions = np.flatnonzero(rows >= 0)
+            positions = (rows >= 0).nonzero()[0]
             return positions, rows if len(positions) == len(rows) else rows[positions]
         self._sort_recent()
         if len(self._runs) == 1:

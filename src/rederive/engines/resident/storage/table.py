@@ -149,7 +149,8 @@ class Table:
         """Take in rows by column, none of which is there yet."""
         self.batches.append(batch)
         for cache in self.caches:
-            cache.clear()
+            if cache:
+                cache.clear()
 
     def unpack(self) -> None:
         """Take the rows that came by column into the indexes."""
@@ -201,7 +202,8 @@ class Table:
         for index in self._indexes.values():
             index.add(key, leaf)
         for cache in self.caches:
-            cache.clear()
+            if cache:
+                cache.clear()
 
     def remove(self, key: Key, leaf: Leaf) -> None:
         """Take out rows that are there."""
@@ -213,7 +215,8 @@ class Table:
         if not have:
             del self.primary[key]
         for cache in self.caches:
-            cache.clear()
+            if cache:
+                cache.clear()
 
     def fanout(self, bound: tuple[int, ...]) -> float:
         """About how many rows match a key of these columns."""
