@@ -380,8 +380,9 @@ class ColumnTable:
             column[rows] = came[i][positions]
         if len(rows) < len(leaving):
             self._alive[rows] = False
-            self._bury(leaving[self._alive[leaving]])
+            leaving = leaving[self._alive[leaving]]
             self._alive[rows] = True
+            self._bury(leaving)
         if len(positions) < len(came[0]):
             new = np.ones(len(came[0]), np.bool_)
             new[positions] = False
