@@ -46,16 +46,13 @@ class BatchRule:
         self.rule = rule
         self._driver = driver
         self._sources = sources
+        self._every_source = tuple(sources.values())
         self._space = space
         self._types = types
         self._plans: dict[tuple[int, ...], JoinPlan] = {}
+        self.start = sources[self._atom(driver)] if driver is not None else None  # what the driver reads
         named = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
         self._read = frozenset(name for name, times in named.items() if times > 1)
-
-    @property
-    def start(self) -> ColumnSource | None:
-        """What the driver reads."""
-        return self._sources[self._atom(self._driver)] if self._driver is not None else None
 
     def _atom(self, position: int) -> Atom:
         atom = self.rule.body[position]
@@ -68,14 +65,15 @@ class BatchRule:
 
     def preparation(self) -> int:
         """The rows that have to be copied before it can run."""
-        return sum(source.preparation() for source in self._sources.values())
+        return sum(source.preparation() for source in self._every_source)
 
     def _plan(self) -> JoinPlan:
         """The join order for sizes within a factor of four of the present ones."""
-        sizes = tuple(source.rows().bit_length() // 2 for source in self._sources.values())
-        if sizes not in self._plans:
-            self._plans[sizes] = self._new_plan()
-        return self._plans[sizes]
+        sizes = tuple([source.rows().bit_length() // 2 for source in self._every_source])
+        plan = self._plans.get(sizes)
+        if plan is None:
+            plan = self._plans[sizes] = self._new_plan()
+        return plan
 
     def _new_plan(self) -> JoinPlan:
         rest = [literal for i, literal in enumerate(self.rule.body) if i != self._driver]

@@ -139,7 +139,8 @@ class CopiedRows:
 
     def rows(self) -> int:
         """The number of keys: counting the rows would walk over them."""
-        return len(self._table.primary) + sum(map(len, self._table.batches))
+        table = self._table
+        return len(table.primary) + (sum(map(len, table.batches)) if table.batches else 0)
 
     def preparation(self) -> int:
         """All rows, unless they are copied already."""

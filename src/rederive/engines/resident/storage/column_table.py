@@ -56,6 +56,7 @@ class ColumnTable:
     __slots__ = (
         "_alive",
         "_dead",
+        "_finders",
         "_free",
         "_indexes",
         "_key",
@@ -81,6 +82,7 @@ class ColumnTable:
         self._dead = 0  # row numbers that indexes may still know
         self._free: list[int] = []  # row numbers that no index knows
         self._indexes: dict[tuple[int, ...], RowIndex] = {}
+        self._finders: dict[tuple[int, ...], Callable[[Sequence[Code]], list[int]]] = {}
         self._key: tuple[int, ...] = ()
         self.use_key(key)
 
@@ -99,6 +101,7 @@ class ColumnTable:
             # What was unique need not be so any more, and what was not may be.
             self._indexes.pop(before, None)
             self._indexes.pop(self._key, None)
+            self._finders.clear()
         self.index(self._key)
 
     def index(self, columns: tuple[int, ...]) -> RowIndex:
@@ -135,6 +138,11 @@ class ColumnTable:
 
     def finder(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
         """A function from the codes of the bound columns to row numbers."""
+        if bound not in self._finders:
+            self._finders[bound] = self._new_finder(bound)
+        return self._finders[bound]
+
+    def _new_finder(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
         index = self._index_for(bound)
         parts = [bound.index(i) for i in index.columns]
         compared = [(n, i) for n, i in enumerate(bound) if len(index.columns) > 2 or i not in index.columns]
