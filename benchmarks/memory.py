@@ -1,4 +1,4 @@
-"""Memory for the Debian graph and its closure: how a fresh process grows from before it reads the file to after."""
+"""Memory: for the Debian graph and its closure, how a fresh process grows; for relations of some columns, bytes for each row."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from benchmarks.report import Check, Figure, Goal, Section, Unit
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 500e6
+WIDTHS = (2, 5, 20)
+STORED = 500_000  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,36 @@ def run() -> Iterator[Section]:
         (Check(f"both hold {ours.rows:,} pairs", ours.rows == peer.rows),),
         ("Growth of the resident set of a fresh process; DuckDB stores the closure in a table, without an index.",),
     )
+
+    yield Section(
+        f"A stored relation of {STORED:,} rows: bytes for each row",
+        tuple(Figure(f"{width} columns", bytes_per_row(width), None, None, Unit.COUNT) for width in WIDTHS),
+        (),
+        (
+            "BIGINT columns from Arrow, the first one the primary key, the others of a million values; no view reads them.",
+            "What is allocated and not freed after the load (`mallinfo2`), with the index on the key.",
+        ),
+    )
+
+
+def bytes_per_row(width: int) -> float:
+    return float(in_process("benchmarks.memory", "columns", width, PYTHONMALLOC="malloc")) / STORED
+
+
+def _column_bytes(width: int) -> int:
+    """The bytes that a relation of so many columns takes."""
+    import numpy as np
+    import pyarrow as pa
+
+    import rederive
+
+    chance = np.random.default_rng(1)
+    rows = pa.table({f"c{i}": chance.integers(0, 10**6, STORED) if i else np.arange(STORED) for i in range(width)})
+    db = rederive.open()
+    db.sql(f"CREATE TABLE t ({', '.join(f'c{i} BIGINT' for i in range(width))}, PRIMARY KEY (c0))")
+    before = allocated()
+    db.load("t", rows)
+    return allocated() - before
 
 
 def measured(engine: str) -> Growth:
@@ -106,4 +138,5 @@ def _measure(engine: str) -> Growth:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(_measure(sys.argv[1]))))
+    engine, *width = sys.argv[1:]
+    print(json.dumps(_column_bytes(int(width[0])) if width else asdict(_measure(engine))))

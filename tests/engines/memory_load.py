@@ -1,19 +1,21 @@
-"""A process that tests measure: `python memory_load.py SHAPE ROWS` prints its growth, and what `auto` says."""
+"""A process that tests measure: `PYTHONMALLOC=malloc python memory_load.py SHAPE ROWS` prints its growth, and what `auto` says.
+
+The growth is what is allocated and not freed: the resident set would also have the free places between the objects that the rows
+were given as, which are gone.
+"""
 
 from __future__ import annotations
 
-import gc
 import json
 import random
 import sys
 from collections.abc import Iterable
 from datetime import date, timedelta
 from decimal import Decimal
-from pathlib import Path
-from resource import getpagesize
 from typing import Any
 
 import rederive
+from benchmarks.memory import allocated
 from rederive.engines.auto import AutoEngine
 from rederive.engines.resident.engine import ResidentEngine
 
@@ -65,12 +67,6 @@ def contents(shape: str, n: int) -> dict[str, Rows]:
             return {"a": ((i, f"x{i % 50}") for i in range(1000)), "b": ((i, f"y{i % 10}") for i in range(100)), "fact": facts}
 
 
-def held() -> int:
-    """Bytes of this process that are in memory."""
-    gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
-
-
 def refuse() -> Any:
     raise AssertionError("it fits")
 
@@ -79,10 +75,10 @@ def main(shape: str, rows: str) -> None:
     engine = AutoEngine(rederive.Limits(), refuse)
     db = rederive.Database(engine, "auto")
     (db.sql if "CREATE" in PROGRAMS[shape] else db.define)(PROGRAMS[shape])
-    before = held()
+    before = allocated()
     for relation, given in contents(shape, int(rows)).items():
         db.load(relation, given)
-    grown = held() - before
+    grown = allocated() - before
     assert isinstance(engine._current, ResidentEngine)
     print(json.dumps({"grown": grown, "estimated": engine._current.memory().total, "why": engine.reason}))
 

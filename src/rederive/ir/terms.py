@@ -36,6 +36,9 @@ class Kind(Enum):
     STRUCT = "struct"
     MAP = "map"
 
+    # Types are keys of dictionaries everywhere: by identity, as members are singletons, and not by a call of Python.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

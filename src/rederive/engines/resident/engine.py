@@ -31,7 +31,7 @@ from rederive.ir.terms import Row, Value
 from rederive.limits import Limits
 from rederive.maintain.program import MaintenanceProgram
 
-_OWN = b"resident 2\n"  # what this engine dumps begins with it; the number is that of its form
+_OWN = b"resident 3\n"  # what this engine dumps begins with it; the number is that of its form
 
 
 class ResidentEngine:
@@ -354,10 +354,11 @@ class ResidentEngine:
             source = self.installed.queries.source(relation, Variant.OLD)
             if not declared.columns or not isinstance(source, Table | ColumnTable):
                 return None
-            columns = tuple(column.copy() for column in source.scan())
+            scanned = zip(declared.types, source.scan(), strict=True)
+            compact = [self.codes.codec(type_).compact(column.copy()) for type_, column in scanned]
         finally:
             self.installed.queries.forget()
-        return CodedExtent(columns, tuple(self.codes.codec(type_).values for type_ in declared.types))
+        return CodedExtent(tuple(column for column, _ in compact), tuple(values for _, values in compact))
 
     def size(self, relation: str) -> int:
         """Return the number of rows; a view that is not stored is derived to count them."""

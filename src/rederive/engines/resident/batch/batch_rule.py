@@ -46,16 +46,13 @@ class BatchRule:
         self.rule = rule
         self._driver = driver
         self._sources = sources
+        self._every_source = tuple(sources.values())
         self._space = space
         self._types = types
         self._plans: dict[tuple[int, ...], JoinPlan] = {}
+        self.start = sources[self._atom(driver)] if driver is not None else None  # what the driver reads
         named = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
         self._read = frozenset(name for name, times in named.items() if times > 1)
-
-    @property
-    def start(self) -> ColumnSource | None:
-        """What the driver reads."""
-        return self._sources[self._atom(self._driver)] if self._driver is not None else None
 
     def _atom(self, position: int) -> Atom:
         atom = self.rule.body[position]
@@ -68,14 +65,15 @@ class BatchRule:
 
     def preparation(self) -> int:
         """The rows that have to be copied before it can run."""
-        return sum(source.preparation() for source in self._sources.values())
+        return sum(source.preparation() for source in self._every_source)
 
     def _plan(self) -> JoinPlan:
         """The join order for sizes within a factor of four of the present ones."""
-        sizes = tuple(source.rows().bit_length() // 2 for source in self._sources.values())
-        if sizes not in self._plans:
-            self._plans[sizes] = self._new_plan()
-        return self._plans[sizes]
+        sizes = tuple([source.rows().bit_length() // 2 for source in self._every_source])
+        plan = self._plans.get(sizes)
+        if plan is None:
+            plan = self._plans[sizes] = self._new_plan()
+        return plan
 
     def _new_plan(self) -> JoinPlan:
         rest = [literal for i, literal in enumerate(self.rule.body) if i != self._driver]
@@ -137,16 +135,19 @@ class BatchRule:
         # A variable that is named once is not read.
         wanted = [i for i in free if not isinstance(t := atom.terms[i], Variable) or t.name in self._read]
         positions, columns = self._matches(frame, atom, step.bound, wanted)
-        joined = frame.take(positions) if frame.vectors else Bindings(frame.space, len(positions), {})
-        vectors = dict(joined.vectors)
-        same = np.ones(len(positions), np.bool_)
+        # Each binding matches one row in a join by a key that is always there: nothing moves.
+        is_same = len(positions) == frame.count and bool((positions == np.arange(frame.count)).all())
+        vectors = dict(frame.vectors if is_same else frame.take(positions).vectors)
+        same: Array | None = None
         for i, codes in zip(wanted, columns, strict=True):
             name = atom.terms[i].name  # type: ignore[union-attr]
             if name in vectors:
-                same &= vectors[name].codes() == codes
+                equal: Array = vectors[name].codes() == codes
+                same = equal if same is None else same & equal
             else:
                 vectors[name] = Vector(frame.space, self._types[name], codes)
-        return Bindings(frame.space, len(positions), vectors).where(same)
+        joined = Bindings(frame.space, len(positions), vectors)
+        return joined if same is None else joined.where(same)
 
     def _matches(self, frame: Bindings, atom: Atom, bound: tuple[int, ...], wanted: Sequence[int]) -> tuple[Array, list[Array]]:
         source, terms = self._sources[atom], atom.terms

@@ -27,9 +27,7 @@ def encode_columns(relation: Relation, rows: Iterable[Row], space: Space) -> Cod
     if not given:
         return tuple(np.empty(0, np.uint32) for _ in relation.columns)
     codecs = [space.codes.codec(type_) for type_ in relation.types]
-    return tuple(
-        np.fromiter(map(codec.encode, column), np.uint32, len(column)) for codec, column in zip(codecs, given, strict=True)
-    )
+    return tuple(codec.encode_many(column) for codec, column in zip(codecs, given, strict=True))
 
 
 def as_batch(rows: CodedColumns) -> Batch:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rederive.engines.resident.batch.vectors import Vector, units_of
+from rederive.engines.resident.batch.vectors import Vector
 from rederive.engines.resident.storage.codes import NULL
 from rederive.engines.resident.storage.row_index import Array
+from rederive.engines.resident.storage.unit_codes import units_of
 
 
 def best_of_groups(values: Vector, numbers: Array, groups: int, *, largest: bool) -> tuple[Array, Array]:

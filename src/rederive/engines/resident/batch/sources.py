@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from rederive.engines.resident.storage.column_table import CodeColumns, ColumnTable
-from rederive.engines.resident.storage.row_index import Array, Run, pack
+from rederive.engines.resident.storage.row_index import Array, RowIndex, pack
 from rederive.engines.resident.storage.table import Overlay, Readable, Table
 
 
@@ -40,7 +40,9 @@ def column_source(readable: Readable | ColumnTable) -> ColumnSource | None:
             return CopiedRows(readable)
         case Overlay():
             old, gone = column_source(readable.old), CopiedRows(readable.gone)
-            return NewState(old, gone, [CopiedRows(came) for came in readable.came]) if old is not None else None
+            if not isinstance(old, WideRows | CopiedRows):
+                return None
+            return NewState(old, gone, [CopiedRows(came) for came in readable.came])
         case _:
             return None
 
@@ -56,8 +58,16 @@ class WideRows:
         positions, rows = self._table.find_many(bound, keys)
         return positions, [self._table.columns[i][rows] for i in wanted]
 
+    def find_rows(self, bound: tuple[int, ...], keys: Sequence[Array]) -> tuple[Array, Array]:
+        """The positions in the keys of all matches, and the numbers of the rows that match."""
+        return self._table.find_many(bound, keys)
+
+    def numbered(self) -> tuple[Sequence[Array], Array]:
+        """Columns by row number, and the numbers of all rows."""
+        return self._table.columns, self._table.row_numbers()
+
     def scan(self) -> CodeColumns:
-        """The columns themselves, where no row number is free."""
+        """The columns themselves, where no row has left."""
         return self._table.scan()
 
     def rows(self) -> int:
@@ -96,26 +106,41 @@ class CopiedRows:
         return columns
 
     def find(self, bound: tuple[int, ...], keys: Sequence[Array], wanted: Sequence[int]) -> tuple[Array, list[Array]]:
-        """Through a copy that is sorted by the bound columns."""
+        """Through an index of the copy."""
+        columns = self.scan()
+        positions, rows = self.find_rows(bound, keys)
+        return positions, [columns[i][rows] for i in wanted]
+
+    def find_rows(self, bound: tuple[int, ...], keys: Sequence[Array]) -> tuple[Array, Array]:
+        """The positions in the keys of all matches, and the places of the rows that match."""
         columns = self.scan()
         if bound not in self._copies:
-            self._copies[bound] = Run.sort(pack([columns[i] for i in bound]), np.arange(len(columns[0])))
+            places = np.arange(len(columns[0]), dtype=np.int32)
+            self._copies[bound] = RowIndex(bound, pack([columns[i] for i in bound]), places, is_unique=True)
         positions, rows = self._copies[bound].find_many(pack(keys))
         if len(bound) > 2:  # the key is a hash
             for i, key in zip(bound, keys, strict=True):
                 same = columns[i][rows] == key[positions]
-                positions, rows = positions[same], rows[same]
-        return positions, [columns[i][rows] for i in wanted]
+                if not same.all():
+                    positions, rows = positions[same], rows[same]
+        return positions, rows
 
-    def holds(self, columns: CodeColumns) -> Array:
-        """Which of these rows are there."""
-        there = np.zeros(len(columns[0]), np.bool_)
-        there[self.find(tuple(range(len(columns))), columns, ())[0]] = True
-        return there
+    def numbered(self) -> tuple[Sequence[Array], Array]:
+        """The columns by place, and all places."""
+        columns = self.scan()
+        return columns, np.arange(len(columns[0]))
+
+    def remember(self, name: str, compute: Callable[[], Array]) -> Array:
+        """What was computed of these rows, until they change."""
+        if name not in self._copies:
+            self._copies[name] = compute()
+        found: Array = self._copies[name]
+        return found
 
     def rows(self) -> int:
         """The number of keys: counting the rows would walk over them."""
-        return len(self._table.primary) + sum(map(len, self._table.batches))
+        table = self._table
+        return len(table.primary) + (sum(map(len, table.batches)) if table.batches else 0)
 
     def preparation(self) -> int:
         """All rows, unless they are copied already."""
@@ -129,7 +154,7 @@ class CopiedRows:
 class NewState:
     """(old - gone) + came."""
 
-    def __init__(self, old: ColumnSource, gone: CopiedRows, came: Sequence[CopiedRows]) -> None:
+    def __init__(self, old: WideRows | CopiedRows, gone: CopiedRows, came: Sequence[CopiedRows]) -> None:
         self._old = old
         self._gone = gone
         self._came = came
@@ -139,10 +164,12 @@ class NewState:
         if not self._gone:
             found = [self._old.find(bound, keys, wanted)]
         else:
-            arity = len(self._gone.scan())
-            positions, columns = self._old.find(bound, keys, range(arity))
-            stays = ~self._gone.holds(tuple(columns)) if len(positions) else np.zeros(0, np.bool_)
-            found = [(positions[stays], [columns[i][stays] for i in wanted])]
+            positions, rows = self._old.find_rows(bound, keys)
+            stays = ~self._left()[rows]
+            if not stays.all():
+                positions, rows = positions[stays], rows[stays]
+            columns, _ = self._old.numbered() if wanted else ((), None)
+            found = [(positions, [columns[i][rows] for i in wanted])]
         found += [came.find(bound, keys, wanted) for came in self._came if came]
         if len(found) == 1:
             return found[0]
@@ -152,12 +179,26 @@ class NewState:
 
     def scan(self) -> CodeColumns:
         """All rows of the new state."""
-        columns = self._old.scan()
         if self._gone:
-            stays = ~self._gone.holds(columns)
-            columns = tuple(column[stays] for column in columns)
+            numbered, rows = self._old.numbered()
+            stays = rows[~self._left()[rows]]
+            columns = tuple(column[stays] for column in numbered)
+        else:
+            columns = self._old.scan()
         parts = [columns, *(came.scan() for came in self._came if came)]
         return parts[0] if len(parts) == 1 else tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+    def _left(self) -> Array:
+        """By row number of the old state, whether the row is gone."""
+
+        def compute() -> Array:
+            gone = self._gone.scan()
+            _, rows = self._old.find_rows(tuple(range(len(gone))), gone)
+            left = np.zeros(len(self._old.numbered()[0][0]), np.bool_)
+            left[rows] = True
+            return left
+
+        return self._gone.remember("left", compute)
 
     def rows(self) -> int:
         """Those of the old state: a transaction changes few of them."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rederive.analysis.types import term_type
-from rederive.engines.resident.batch.vectors import MOST, NotByColumn, Space, Vector, group_numbers, units_of
+from rederive.engines.resident.batch.vectors import MOST, NotByColumn, Space, Vector, group_numbers
 from rederive.engines.resident.storage.row_index import Array
+from rederive.engines.resident.storage.unit_codes import units_of
 from rederive.engines.term_functions import row_function
 from rederive.ir.rules import Comparison, Operator
 from rederive.ir.terms import Call, Constant, Kind, Term, Type, Value, Variable, variables
@@ -40,7 +41,7 @@ class Bindings:
 
     def where(self, holds: Array) -> Bindings:
         """The bindings for which a test holds."""
-        return self if holds.all() else self.take(np.flatnonzero(holds))
+        return self if holds.all() else self.take(holds.nonzero()[0])
 
     def codes(self, term: Term) -> Array:
         """A simple term as codes."""
@@ -58,9 +59,11 @@ def vector_of(term: Term, frame: Bindings, types: Mapping[str, Type]) -> Vector:
         case Constant():
             return Vector(frame.space, term.type, frame.codes(term))
         case Call(functor, arguments) if functor in _ARITHMETIC and len(arguments) == 2 and _in_units(term, types):
-            gives = term_type(term, types)
-            one, two = (vector_of(argument, frame, types) for argument in arguments)
-            return _arithmetic(functor, one, two, gives)
+            one, two = (_operand(argument, frame, types) for argument in arguments)
+            units, nulls = _arithmetic(functor, one, two, term_type(term, types))
+            if not isinstance(units, np.ndarray):
+                units = np.full(frame.count, units, np.int64)
+            return Vector(frame.space, term_type(term, types), units=units, nulls=nulls)
         case _:
             return _by_distinct(term, frame, types)
 
@@ -79,8 +82,25 @@ def _in_units(term: Call, types: Mapping[str, Type]) -> bool:
     return gives.scale >= (one.scale + two.scale if term.functor == "*" else max(one.scale, two.scale))
 
 
-def _arithmetic(functor: str, one: Vector, two: Vector, gives: Type) -> Vector:
-    a, b = one.units(), two.units()
+class Operand(NamedTuple):
+    """A term in units: a column, or one number for all bindings. `nulls`: where it is NULL; None where it nowhere is."""
+
+    units: Array | int
+    nulls: Array | None
+    type: Type
+
+
+def _operand(term: Term, frame: Bindings, types: Mapping[str, Type]) -> Operand:
+    if isinstance(term, Constant) and term.value is not None and (convert := units_of(term.type)) is not None:
+        units = convert(term.value)
+        if abs(units) <= MOST:
+            return Operand(units, None, term.type)
+    vector = vector_of(term, frame, types)
+    return Operand(vector.units(), vector.nulls(), vector.type)
+
+
+def _arithmetic(functor: str, one: Operand, two: Operand, gives: Type) -> tuple[Array | int, Array | None]:
+    a, b = one.units, two.units
     most_a, most_b = _most(a), _most(b)
     if functor == "*":
         factor = 10 ** (gives.scale - one.type.scale - two.type.scale)
@@ -98,10 +118,12 @@ def _arithmetic(functor: str, one: Vector, two: Vector, gives: Type) -> Vector:
         units = a + b if functor == "+" else a - b
     if gives.kind is Kind.DECIMAL and bound >= 10**gives.precision and _most(units) >= 10**gives.precision:
         raise NotByColumn("a result may not fit its type")
-    return Vector(one.space, gives, units=units, nulls=_either(one.nulls(), two.nulls()))
+    return units, _either(one.nulls, two.nulls)
 
 
-def _most(units: Array) -> int:
+def _most(units: Array | int) -> int:
+    if not isinstance(units, np.ndarray):
+        return abs(units)
     return max(abs(int(units.min())), abs(int(units.max()))) if len(units) else 0
 
 
@@ -144,20 +166,22 @@ def holds(comparison: Comparison, frame: Bindings, types: Mapping[str, Type]) ->
         # Identical values, and only they, share a code; NULL is one of them.
         equal: Array = _COMPARE[comparison.operator](frame.codes(left), frame.codes(right))
         return equal
-    one, two = vector_of(left, frame, types), vector_of(right, frame, types)
-    if comparison.operator in _COMPARE and one.type == two.type and units_of(one.type) is not None:
-        return _units_hold(comparison.operator, one, two)
-    found, numbers = _each_distinct(_row_test(comparison.operator), (one, two), frame.count)
+    gives = term_type(left, types)
+    if comparison.operator in _COMPARE and gives == term_type(right, types) and units_of(gives) is not None:
+        return _units_hold(comparison.operator, _operand(left, frame, types), _operand(right, frame, types), frame.count)
+    vectors = vector_of(left, frame, types), vector_of(right, frame, types)
+    found, numbers = _each_distinct(_row_test(comparison.operator), vectors, frame.count)
     result: Array = np.array(found, np.bool_)[numbers]
     return result
 
 
-def _units_hold(operator_: Operator, one: Vector, two: Vector) -> Array:
-    result: Array = _COMPARE[operator_](one.units(), two.units())
-    first, second = one.nulls(), two.nulls()
+def _units_hold(operator_: Operator, one: Operand, two: Operand, count: int) -> Array:
+    compared = _COMPARE[operator_](one.units, two.units)
+    result: Array = compared if isinstance(compared, np.ndarray) else np.full(count, compared, np.bool_)
+    first, second = one.nulls, two.nulls
     if first is None and second is None:
         return result
-    nothing = np.zeros(len(one), np.bool_)
+    nothing = np.zeros(count, np.bool_)
     first, second = first if first is not None else nothing, second if second is not None else nothing
     match operator_:
         # As values of rows: NULL equals NULL and nothing else, and it is not more or less than anything.

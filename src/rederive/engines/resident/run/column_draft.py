@@ -12,8 +12,8 @@ from rederive.engines.resident.batch.encoding import encode_columns
 from rederive.engines.resident.batch.vectors import Space, group_numbers
 from rederive.engines.resident.run.threshold import Threshold
 from rederive.engines.resident.storage.codes import Codes
-from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns, ColumnTable, all_differ
-from rederive.engines.resident.storage.row_index import Array, pack
+from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns, ColumnTable
+from rederive.engines.resident.storage.row_index import Array, all_differ, pack
 from rederive.engines.resident.storage.table import Versions
 from rederive.ir.rules import Relation
 

@@ -97,7 +97,9 @@ class ColumnLinker:
         view = column_source(self._tables.stored_table(name))
         if len(by_column) < len(rules) or view is None:
             return by_row
-        return (ColumnComparison(by_column, table(name, Variant.DEL), table(name, Variant.INS), view, by_row),)
+        changes = table(name, Variant.DEL), table(name, Variant.INS)
+        is_distinct = section.has_one_derivation and len(by_column) == 1
+        return (ColumnComparison(by_column, *changes, view, by_row, is_distinct),)
 
     def evaluation(self, rules: Sequence[MaintenanceRule], by_row: Runnable, staged: Table, view: StoredTable) -> ColumnInitial:
         """The first evaluation of a view without recursion."""

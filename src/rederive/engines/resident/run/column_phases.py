@@ -14,7 +14,7 @@ import numpy as np
 
 from rederive.engines.resident.batch.batch_rule import BatchRule
 from rederive.engines.resident.batch.sources import ColumnSource
-from rederive.engines.resident.batch.vectors import Batch, NotByColumn, Vector, one_of_each, without
+from rederive.engines.resident.batch.vectors import Batch, NotByColumn, Vector, differences, one_of_each, without
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.phases import Runnable
 from rederive.engines.resident.run.threshold import Threshold
@@ -86,13 +86,13 @@ class ColumnPhase:
 
     def _net(self, gone: Batch | None, came: Batch | None, meter: Meter) -> tuple[Batch | None, Batch | None]:
         """plus = ins - p, minus = del - ins - red."""
+        if not self.rederivations:
+            # Where each row has one derivation, an insertion that was there before has lost it, and is among the deletions.
+            return (gone, came) if gone is None or came is None else differences(gone, came)
+        assert self.view is not None
         left = gone if gone is None or came is None else without(gone, came)
-        if self.rederivations:
-            assert self.view is not None
-            left = left if left is None or not len(left) else self._not_rederived(left, meter)
-            return left, came if came is None else came.where(~held_rows(self.view, came))
-        # Where each row has one derivation, an insertion that was there before has lost it, and is among the deletions.
-        return left, came if gone is None or came is None else without(came, gone)
+        left = left if left is None or not len(left) else self._not_rederived(left, meter)
+        return left, came if came is None else came.where(~held_rows(self.view, came))
 
     def _not_rederived(self, gone: Batch, meter: Meter) -> Batch:
         # (R) starts from p^del.
@@ -154,13 +154,17 @@ class ColumnInitial:
 
 @dataclass(frozen=True, slots=True)
 class ColumnComparison:
-    """A stored view without recursion evaluated over the new state and compared, by column where that pays, else by `by_row`."""
+    """A stored view without recursion evaluated over the new state and compared, by column where that pays, else by `by_row`.
+
+    `is_distinct`: there is one rule, which derives no row twice.
+    """
 
     rules: tuple[BatchRule, ...]
     gone: Table
     came: Table
     view: ColumnSource
     by_row: tuple[Runnable, ...]
+    is_distinct: bool
 
     def run(self, meter: Meter, limits: Limits) -> None:
         """Fill the changes of the view."""
@@ -170,7 +174,7 @@ class ColumnComparison:
 
     def _run_by_column(self, meter: Meter) -> bool:
         try:
-            fresh = one_of_each([rule.run(meter) for rule in self.rules], is_distinct=False)
+            fresh = one_of_each([rule.run(meter) for rule in self.rules], is_distinct=self.is_distinct)
         except NotByColumn:
             return False
         meter.count(len(fresh))
@@ -180,7 +184,7 @@ class ColumnComparison:
         stored = [codes.copy() for codes in self.view.scan()]
         old = Batch([Vector(*type_, codes) for type_, codes in zip(types, stored, strict=True)], len(stored[0]))
         # plus = fresh - p, minus = p - fresh.
-        for table, batch in ((self.gone, without(old, fresh)), (self.came, without(fresh, old))):
+        for table, batch in zip((self.gone, self.came), differences(old, fresh), strict=True):
             if len(batch):
                 table.add_batch(batch)
         return True

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 
 from rederive.engines.resident.batch.extremes import best_of_groups
 from rederive.engines.resident.batch.sources import ColumnSource, column_source
-from rederive.engines.resident.batch.vectors import Vector, group_numbers, units_of
+from rederive.engines.resident.batch.vectors import Vector, group_numbers
 from rederive.engines.resident.compile.rule_compiler import Source
 from rederive.engines.resident.run.aggregates import GroupResult, Groups, key_of
 from rederive.engines.resident.run.fixpoint import Meter
@@ -18,6 +18,7 @@ from rederive.engines.resident.storage.codes import NULL, Code, CodedRow, Codes
 from rederive.engines.resident.storage.column_table import ColumnTable
 from rederive.engines.resident.storage.row_index import Array
 from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Readable, Table
+from rederive.engines.resident.storage.unit_codes import units_of
 from rederive.ir.rules import Aggregate, Function, Relation
 from rederive.ir.terms import Kind, Type, Value
 

@@ -107,7 +107,7 @@ class GroupTotals:
         number = self.number(group)
         if not total.rows:
             if number is not None:
-                self.table.remove_row(group or (PRESENT,), number)
+                self.table.remove_row(number)
             return
         if number is None:
             number = self.table.add_row(group or (PRESENT,))

@@ -34,6 +34,14 @@ def is_stored_by_column(maintenance: MaintenanceProgram, name: str) -> bool:
     return section.strategy is Strategy.MATERIALIZED and is_wide(relation)
 
 
+def stored_key(maintenance: MaintenanceProgram, name: str) -> tuple[int, ...]:
+    """The columns that no two rows of a relation share: as declared, or the group of an aggregate that is stored by column."""
+    relation, section = maintenance.program.relations[name], maintenance.section_of.get(name)
+    if section is not None and section.aggregate is not None and is_stored_by_column(maintenance, name):
+        return tuple(range(relation.arity - 1))
+    return relation.key
+
+
 class Tables:
     """The tables of all relations and variants, made when first named.
 
@@ -94,7 +102,7 @@ class Tables:
             return self._wide[relation]
         if (relation, Variant.OLD) in self._tables or not is_stored_by_column(self.maintenance, relation):
             return self.table(relation)
-        return self._wide.setdefault(relation, ColumnTable(relation, declared.arity, declared.key))
+        return self._wide.setdefault(relation, ColumnTable(relation, declared.arity, stored_key(self.maintenance, relation)))
 
     def stored(self) -> Iterable[StoredTable]:
         """All tables, those of a transaction included."""
@@ -105,7 +113,7 @@ class Tables:
         # The declared key may differ from that of the program before.
         key = self.program.relations[relation].key
         if isinstance(table, ColumnTable):
-            table.use_key(key)
+            table.use_key(stored_key(self.maintenance, relation))
             self._wide[relation] = table
         else:
             table.key = key

@@ -117,8 +117,8 @@ def _columns(saved: SavedTable, arity: int) -> CodeColumns:
 
 
 def saved_values(codes: Codes) -> dict[Type, list[Value]]:
-    """The values of each type, in the order of their codes."""
-    return {type_: codec.values for type_, codec in codes.by_type()}
+    """The listed values of each type, in the order of their codes."""
+    return {type_: codec.listed for type_, codec in codes.by_type()}
 
 
 def fill_codes(codes: Codes, values: dict[Type, list[Value]]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rederive.ir.floats import canonical
 from rederive.ir.terms import Kind, Row, Type, Value
@@ -13,32 +17,45 @@ from rederive.limits import Watch
 Code = int
 CodedRow = tuple[Code, ...]
 Encode = Callable[[Iterable[Row]], list[CodedRow]]
+Array: TypeAlias = NDArray[Any]
 # The one code that is false in Python: compiled rules test `if code` for "is not NULL".
 NULL: Code = 0
+_SAMPLE: Final = 20  # values that tell whether most are new
 
 
 class TooManyValues(Exception):
     """A recursion has made more new values than it may."""
 
 
-class _Codes(dict[Value, Code]):
-    """A value's code, made at its first use."""
+class Dictionary(dict[Value, Code]):
+    """Codes by value, made at their first use: the code of the n-th value is `first` + n."""
 
-    __slots__ = ("ceiling", "values_in_order")
+    __slots__ = ("ceiling", "first", "listed")
 
-    def __init__(self, values: list[Value]) -> None:
+    def __init__(self, listed: list[Value], first: Code = 0) -> None:
         super().__init__({None: NULL})
-        self.values_in_order = values
+        self.listed = listed
+        self.first = first
         # A bitmap of pyroaring holds unsigned integers of 32 bits.
         self.ceiling = 2**32
 
     def __missing__(self, value: Value) -> Code:
-        code = len(self.values_in_order)
+        code = self.first + len(self.listed)
         if code >= self.ceiling:
             raise TooManyValues
         self[value] = code
-        self.values_in_order.append(value)
+        self.listed.append(value)
         return code
+
+    @property
+    def room(self) -> int:
+        """How many more values there may be."""
+        return self.ceiling - self.first - len(self.listed)
+
+    def limit(self, more: int) -> int:
+        """Allow so many more values, if that is fewer than before. Returns the ceiling before."""
+        before, self.ceiling = self.ceiling, min(self.ceiling, self.first + len(self.listed) + more)
+        return before
 
 
 class Codec:
@@ -49,23 +66,55 @@ class Codec:
     (1, 2, 1, 'b')
     """
 
-    __slots__ = ("codes", "encode", "values")
+    __slots__ = ("codes", "encode", "listed", "values")
 
     def __init__(self) -> None:
-        self.values: list[Value] = [None]
-        self.codes = _Codes(self.values)
+        self.listed: list[Value] = [None]
+        self.codes = Dictionary(self.listed)
+        self.values: Mapping[Code, Value] | Sequence[Value] = self.listed
         self.encode: Callable[[Value], Code] = self.codes.__getitem__
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of arrays."""
+        return 0
 
     def find(self, value: Value) -> Code | None:
         """The code of a value that has been seen, without making one."""
         return self.codes.get(value)
 
-    def restore(self, values: Sequence[Value]) -> None:
-        """Take in all values of an earlier codec, in the order of their codes. This one must be new."""
-        assert len(self.values) == 1, "codes would change"
-        self.values.extend(values[1:])
+    def restore(self, listed: Sequence[Value]) -> None:
+        """Take in the listed values of an earlier codec. This one must be new."""
+        codes, known = self.codes, len(self.listed)
+        assert len(codes) == 1, "codes would change"
+        self.listed.extend(listed[known:])
         # From the end: a value may have several entries, and its code is the first of them.
-        self.codes.update(zip(reversed(values), range(len(values) - 1, -1, -1), strict=True))
+        codes.update(zip(reversed(listed), range(codes.first + len(listed) - 1, codes.first - 1, -1), strict=True))
+
+    def encode_many(self, values: Collection[Value]) -> Array:
+        """The codes of values."""
+        return np.fromiter(map(self.encode, values), np.uint32, len(values))
+
+    def encode_distinct(self, values: Sequence[Value]) -> Array:
+        """The codes of distinct values."""
+        codes, start = self.codes, self.codes.first + len(self.listed)
+        if len(values) > codes.room:
+            raise TooManyValues
+        # Evenly spaced: what is known already is often at one end.
+        sample = values[:: max(len(values) // _SAMPLE, 1)]
+        if 4 * sum(value in codes for value in sample) >= len(sample):
+            return np.fromiter(map(self.encode, values), np.uint32, len(values))
+        # Most are new: each gets an entry in the list of values, and only the first entry of a value is ever used.
+        self.listed.extend(values)
+        return np.fromiter(map(codes.setdefault, values, count(start)), np.uint32, len(values))
+
+    def decode_many(self, codes: Array) -> list[Value]:
+        """The values of codes."""
+        return list(map(self.values.__getitem__, codes.tolist()))
+
+    def compact(self, codes: Array) -> tuple[Array, Sequence[Value]]:
+        """The same column by numbers that start at 0, which is NULL, and the values by these numbers."""
+        return codes, self.listed
 
 
 class FloatCodec(Codec):
@@ -77,6 +126,10 @@ class FloatCodec(Codec):
         super().__init__()
         self.encode = lambda value: self.codes[canonical(value) if isinstance(value, float) else value]
 
+    def encode_distinct(self, values: Sequence[Value]) -> Array:
+        """The codes of distinct values, two of which may be zeros."""
+        return self.encode_many(values)
+
 
 class NestedCodec(Codec):
     """Codes of values with floats inside."""
@@ -86,6 +139,10 @@ class NestedCodec(Codec):
     def __init__(self) -> None:
         super().__init__()
         self.encode = lambda value: self.codes[_canonical_parts(value)]
+
+    def encode_distinct(self, values: Sequence[Value]) -> Array:
+        """The codes of distinct values, some of which may differ in the signs of zeros alone."""
+        return self.encode_many(values)
 
 
 def _canonical_parts(value: Any) -> Any:
@@ -100,13 +157,11 @@ class Codes:
     def __init__(self) -> None:
         self.watch = Watch()
         self._codecs: dict[Type, Codec] = {}
-        self.units: dict[Type, Any] = {}  # `batch.vectors.UnitValues`: the values of a type as numbers, by code
 
     def codec(self, type_: Type) -> Codec:
         """Return the codec of a type, made at its first use."""
         if type_ not in self._codecs:
-            plain = FloatCodec if type_.kind is Kind.FLOAT else Codec
-            self._codecs[type_] = NestedCodec() if type_.parts and type_.contains(Kind.FLOAT) else plain()
+            self._codecs[type_] = _new_codec(type_)
         return self._codecs[type_]
 
     def codecs(self) -> Collection[Codec]:
@@ -121,9 +176,7 @@ class Codes:
     def at_most(self, more: int) -> Iterator[None]:
         """While this lasts, no type may gain more than this many values. An inner limit ends no later than the one around it."""
         codecs = tuple(self._codecs.values())
-        before = [codec.codes.ceiling for codec in codecs]
-        for codec in codecs:
-            codec.codes.ceiling = min(codec.codes.ceiling, len(codec.values) + more)
+        before = [codec.codes.limit(more) for codec in codecs]
         try:
             yield
         finally:
@@ -147,9 +200,9 @@ class Codes:
 
     def decode_columns(self, types: Sequence[Type], columns: Sequence[Any]) -> list[Row]:
         """Return the rows of values behind arrays of codes."""
-        values = [self.codec(type_).values for type_ in types]
-        decoded = [map(found.__getitem__, column.tolist()) for found, column in zip(values, columns, strict=True)]
-        return list(zip(*decoded, strict=True))
+        return list(
+            zip(*(self.codec(type_).decode_many(codes) for type_, codes in zip(types, columns, strict=True)), strict=True)
+        )
 
     def decode_rows(self, types: Sequence[Type], rows: Iterable[CodedRow]) -> list[Row]:
         """Return the rows of values behind coded rows."""
@@ -159,3 +212,13 @@ class Codes:
             first, second = columns
             return [(first[a], second[b]) for a, b in rows]
         return [tuple([values[code] for values, code in zip(columns, row, strict=True)]) for row in rows]
+
+
+def _new_codec(type_: Type) -> Codec:
+    from rederive.engines.resident.storage.unit_codes import UnitCodec, units_of
+
+    if units_of(type_) is not None:
+        return UnitCodec(type_)
+    if type_.kind is Kind.FLOAT:
+        return FloatCodec()
+    return NestedCodec() if type_.parts and type_.contains(Kind.FLOAT) else Codec()

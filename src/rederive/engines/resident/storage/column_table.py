@@ -1,8 +1,8 @@
 """Wide base relations: one array of codes for each column, by row number.
 
-A row number that becomes free is used again. The rows are found through indexes of row numbers; the first one, on the key of the
-relation or on all columns without one, tells whether a row is there. A look-up whose columns include the key goes through that
-index, whatever else it binds.
+A row that leaves is marked as dead; when many are, their numbers become free, and are used again. The rows are found through
+indexes of row numbers; the first one, on the key of the relation or on all columns without one, tells whether a row is there. A
+look-up whose columns include the key goes through that index, whatever else it binds.
 
 To compiled rules it looks like a `Table`: look-ups give bitmaps and sets of tuples, made for each look-up.
 """
@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from rederive.delta import LazyRows
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes
-from rederive.engines.resident.storage.row_index import Array, RowIndex, pack, pack_one
+from rederive.engines.resident.storage.row_index import Array, RowIndex, all_differ, pack, pack_one
 from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Table, rows_of
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
@@ -53,7 +53,21 @@ class CodedColumns(LazyRows):
 class ColumnTable:
     """The rows of a wide base relation."""
 
-    __slots__ = ("_free", "_indexes", "_key", "_rows", "_size", "arity", "caches", "columns", "name", "primary_columns")
+    __slots__ = (
+        "_alive",
+        "_dead",
+        "_finders",
+        "_free",
+        "_indexes",
+        "_key",
+        "_rows",
+        "_size",
+        "arity",
+        "caches",
+        "columns",
+        "name",
+        "primary_columns",
+    )
     lazy = False
 
     def __init__(self, name: str, arity: int, key: Sequence[int] = ()) -> None:
@@ -64,8 +78,11 @@ class ColumnTable:
         self.caches: list[dict[Key, Any]] = []
         self._size = 0  # row numbers that have been used
         self._rows = 0
-        self._free: list[int] = []
+        self._alive: Array = np.zeros(_ROOM, np.bool_)
+        self._dead = 0  # row numbers that indexes may still know
+        self._free: list[int] = []  # row numbers that no index knows
         self._indexes: dict[tuple[int, ...], RowIndex] = {}
+        self._finders: dict[tuple[int, ...], Callable[[Sequence[Code]], list[int]]] = {}
         self._key: tuple[int, ...] = ()
         self.use_key(key)
 
@@ -79,7 +96,12 @@ class ColumnTable:
 
     def use_key(self, key: Sequence[int]) -> None:
         """Find rows through the index on these columns; on all of them where there is no key."""
-        self._key = tuple(sorted(key)) or tuple(range(self.arity))
+        before, self._key = self._key, tuple(sorted(key)) or tuple(range(self.arity))
+        if before != self._key:
+            # What was unique need not be so any more, and what was not may be.
+            self._indexes.pop(before, None)
+            self._indexes.pop(self._key, None)
+            self._finders.clear()
         self.index(self._key)
 
     def index(self, columns: tuple[int, ...]) -> RowIndex:
@@ -87,7 +109,8 @@ class ColumnTable:
         found = self._indexes.get(columns)
         if found is None:
             rows = self.row_numbers()
-            found = self._indexes[columns] = RowIndex(columns, pack([self.columns[i][rows] for i in columns]), rows)
+            keys = pack([self.columns[i][rows] for i in columns])
+            found = self._indexes[columns] = RowIndex(columns, keys, rows, is_unique=columns == self._key)
         return found
 
     def _index_for(self, bound: tuple[int, ...]) -> RowIndex:
@@ -96,25 +119,30 @@ class ColumnTable:
 
     def row_numbers(self) -> Array:
         """The numbers of all rows, in the order of `scan`."""
-        if not self._free:
+        if self._rows == self._size:
             return np.arange(self._size, dtype=np.int32)
-        there = np.ones(self._size, np.bool_)
-        there[self._free] = False
-        return np.flatnonzero(there).astype(np.int32)
+        return np.flatnonzero(self._alive[: self._size]).astype(np.int32)
 
     def find_many(self, bound: tuple[int, ...], keys: Sequence[Array]) -> tuple[Array, Array]:
         """The positions in the keys' columns and the row numbers of all rows that match them."""
         index = self._index_for(bound)
         by_column = dict(zip(bound, keys, strict=True))
         positions, rows = index.find_many(pack([by_column[i] for i in index.columns]))
+        if self._dead and not (there := self._alive[rows]).all():
+            positions, rows = positions[there], rows[there]
         # What the index does not compare exactly, or not at all, is compared here.
         for i in bound if len(index.columns) > 2 else [i for i in bound if i not in index.columns]:
-            same = self.columns[i][rows] == by_column[i][positions]
-            positions, rows = positions[same], rows[same]
+            if not (same := self.columns[i][rows] == by_column[i][positions]).all():
+                positions, rows = positions[same], rows[same]
         return positions, rows
 
     def finder(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
         """A function from the codes of the bound columns to row numbers."""
+        if bound not in self._finders:
+            self._finders[bound] = self._new_finder(bound)
+        return self._finders[bound]
+
+    def _new_finder(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
         index = self._index_for(bound)
         parts = [bound.index(i) for i in index.columns]
         compared = [(n, i) for n, i in enumerate(bound) if len(index.columns) > 2 or i not in index.columns]
@@ -122,6 +150,8 @@ class ColumnTable:
 
         def rows(codes: Sequence[Code]) -> list[int]:
             found = find(pack_one([codes[n] for n in parts]))
+            if self._dead:
+                found = [row for row in found if self._alive[row]]
             return [row for row in found if all(columns[i][row] == codes[n] for n, i in compared)] if compared else found
 
         return rows
@@ -177,7 +207,7 @@ class ColumnTable:
 
     def scan(self) -> CodeColumns:
         """All rows."""
-        if not self._free:
+        if self._rows == self._size:
             return tuple(column[: self._size] for column in self.columns)
         rows = self.row_numbers()
         return tuple(column[rows] for column in self.columns)
@@ -216,16 +246,15 @@ class ColumnTable:
     def remove_columns(self, removed: CodeColumns) -> None:
         """Take out rows that are there."""
         if len(removed[0]) < _MANY:
-            find = self.finder(tuple(range(self.arity)))
-            for row in zip(*(column.tolist() for column in removed), strict=True):
-                self._remove(row, find(row)[0])
+            self._remove_rows(zip(*(column.tolist() for column in removed), strict=True))
         else:
-            _, rows = self.find_many(tuple(range(self.arity)), removed)
-            for index in self._indexes.values():
-                index.remove_many(pack([self.columns[i][rows] for i in index.columns]), rows)
-            self._free += rows.tolist()
-            self._rows -= len(rows)
+            self._bury(self.find_many(tuple(range(self.arity)), removed)[1])
         self._clear_caches()
+
+    def _remove_rows(self, rows: Iterable[CodedRow]) -> None:
+        find = self.finder(tuple(range(self.arity)))
+        for row in rows:
+            self._remove(find(row)[0])
 
     def add_row(self, row: CodedRow) -> int:
         """Take in one row that is not there yet; returns its number."""
@@ -233,9 +262,9 @@ class ColumnTable:
         self._clear_caches()
         return number
 
-    def remove_row(self, row: CodedRow, number: int) -> None:
+    def remove_row(self, number: int) -> None:
         """Take out the row of this number."""
-        self._remove(row, number)
+        self._remove(number)
         self._clear_caches()
 
     @property
@@ -254,14 +283,29 @@ class ColumnTable:
             column[number] = code
         for columns, index in self._indexes.items():
             index.add(pack_one([row[i] for i in columns]), number)
+        self._alive[number] = True
         self._rows += 1
         return number
 
-    def _remove(self, row: CodedRow, number: int) -> None:
-        for columns, index in self._indexes.items():
-            index.remove(pack_one([row[i] for i in columns]), number)
-        self._free.append(number)
+    def _remove(self, number: int) -> None:
+        self._alive[number] = False
         self._rows -= 1
+        self._dead += 1
+        self._free_numbers()
+
+    def _bury(self, rows: Array) -> None:
+        self._alive[rows] = False
+        self._rows -= len(rows)
+        self._dead += len(rows)
+        self._free_numbers()
+
+    def _free_numbers(self) -> None:
+        """Have the indexes forget what is dead, once that is a quarter of all."""
+        if self._dead > max(_ROOM, self._size // 4):
+            for index in self._indexes.values():
+                index.drop_dead(self._alive)
+            self._free = np.flatnonzero(~self._alive[: self._size]).tolist()
+            self._dead = 0
 
     def _take_numbers(self, count: int) -> Array:
         used = self._free[:count]
@@ -270,7 +314,9 @@ class ColumnTable:
         new = np.arange(self._size, self._size + count - len(used), dtype=np.int32)
         self._size += len(new)
         self._rows += count
-        return np.concatenate([np.array(used, np.int32), new]) if used else new
+        rows = np.concatenate([np.array(used, np.int32), new]) if used else new
+        self._alive[rows] = True
+        return rows
 
     def _make_room(self, more: int) -> None:
         need = self._size + more
@@ -278,12 +324,13 @@ class ColumnTable:
             # A quarter more than needed: growing copies each code a few times at most, whatever the final size.
             room = need + need // 4 if self._size else need
             for i, column in enumerate(self.columns):
-                self.columns[i] = np.zeros(room, np.uint32)
-                self.columns[i][: self._size] = column[: self._size]
+                self.columns[i] = _grown(column, room, self._size)
+            self._alive = _grown(self._alive, room, self._size)
 
     def _clear_caches(self) -> None:
         for cache in self.caches:
-            cache.clear()
+            if cache:
+                cache.clear()
 
     def add_all(self, other: Table) -> None:
         """Add the rows of another table, none of which is here."""
@@ -298,13 +345,57 @@ class ColumnTable:
     def remove_all(self, other: Table) -> None:
         """Remove the rows of another table, all of which are here."""
         if _has_few(other):
-            find = self.finder(tuple(range(self.arity)))
-            for row in rows_of(other.primary, self.arity):
-                self._remove(row, find(row)[0])
+            self._remove_rows(rows_of(other.primary, self.arity))
             self._clear_caches()
             return
         for columns in table_columns(other):
             self.remove_columns(columns)
+
+    def apply(self, gone: Table, came: Table) -> None:
+        """Take out rows that are there, then take in others."""
+        is_indexed = any(not set(columns) <= set(self._key) for columns in self._indexes)
+        if gone and came and len(self._key) < self.arity and not is_indexed:
+            if _has_few(gone) and _has_few(came):
+                self._replace_rows(rows_of(gone.primary, self.arity), rows_of(came.primary, self.arity))
+            else:
+                self._replace(_all_columns(gone), _all_columns(came))
+            return
+        if gone:
+            self.remove_all(gone)
+        if came:
+            self.add_all(came)
+
+    def _replace_rows(self, gone: Iterable[CodedRow], came: Iterable[CodedRow]) -> None:
+        """The same row by row, where a row whose key leaves and enters stays in its place, and no index changes."""
+        find, key = self.finder(self._key), self._key
+        leaving = {codes: find(codes)[0] for row in gone for codes in (tuple([row[i] for i in key]),)}
+        for row in came:
+            number = leaving.pop(tuple([row[i] for i in key]), None)
+            if number is None:
+                self._add(row)
+            else:
+                for column, code in zip(self.columns, row, strict=True):
+                    column[number] = code
+        for number in leaving.values():
+            self._remove(number)
+        self._clear_caches()
+
+    def _replace(self, gone: CodeColumns, came: CodeColumns) -> None:
+        """The same by column."""
+        positions, rows = self.find_many(self._key, [came[i] for i in self._key])
+        _, leaving = self.find_many(self._key, [gone[i] for i in self._key])
+        for i, column in enumerate(self.columns):
+            column[rows] = came[i][positions]
+        if len(rows) < len(leaving):
+            self._alive[rows] = False
+            leaving = leaving[self._alive[leaving]]
+            self._alive[rows] = True
+            self._bury(leaving)
+        if len(positions) < len(came[0]):
+            new = np.ones(len(came[0]), np.bool_)
+            new[positions] = False
+            self.add_columns(tuple(column[new] for column in came))
+        self._clear_caches()
 
     def load(self, rows: Iterable[CodedRow]) -> CodeColumns:
         """Take in many rows at once; those already there are skipped. Returns what was added."""
@@ -314,6 +405,10 @@ class ColumnTable:
         """Take in many rows at once; those already there are skipped. Returns what was added."""
         new = self.without_stored(distinct(columns, self._key))
         if len(new[0]):
+            keys = [new[i] for i in self._key]
+            # Two rows may share a key here, until the keys are checked and the rows refused.
+            if len(self.find_many(self._key, keys)[0]) or not all_differ(pack(keys)):
+                self._indexes[self._key].use_runs()
             self.add_columns(new)
         return new
 
@@ -340,6 +435,7 @@ class ColumnTable:
         return (
             sum(column.nbytes for column in self.columns)
             + sum(index.nbytes for index in self._indexes.values())
+            + self._alive.nbytes
             + 40 * len(self._free)
         )
 
@@ -370,12 +466,6 @@ def _no_rows(arity: int) -> CodeColumns:
     return tuple(np.empty(0, np.uint32) for _ in range(arity))
 
 
-def all_differ(keys: Array) -> bool:
-    """Whether no number is in an array twice."""
-    ordered = np.sort(keys)
-    return bool((ordered[1:] != ordered[:-1]).all())
-
-
 def distinct(columns: CodeColumns, key: tuple[int, ...]) -> CodeColumns:
     """The same rows, each once. `key`: the columns that probably differ everywhere."""
     count = len(columns[0])
@@ -391,6 +481,12 @@ def distinct(columns: CodeColumns, key: tuple[int, ...]) -> CodeColumns:
     return tuple(column[chosen] for column in columns)
 
 
+def _grown(column: Array, room: int, size: int) -> Array:
+    grown = np.zeros(room, column.dtype)
+    grown[:size] = column[:size]
+    return grown
+
+
 def _has_few(table: Table) -> bool:
     return not table.batches and len(table.primary) < _MANY
 
@@ -401,3 +497,8 @@ def table_columns(table: Table) -> Iterator[CodeColumns]:
         yield batch.code_columns()
     if table.primary:
         yield as_columns(rows_of(table.primary, table.arity), table.arity)
+
+
+def _all_columns(table: Table) -> CodeColumns:
+    parts = list(table_columns(table))
+    return parts[0] if len(parts) == 1 else tuple(map(np.concatenate, zip(*parts, strict=True)))

@@ -94,10 +94,12 @@ def _mapping(entries: Mapping[Any, Any]) -> float:
 
 def _codec(codec: Codec) -> int:
     """A codec holds its values for good, whoever refers to them while they come in: they count whole, and not by share."""
-    values = codec.values[:: max(len(codec.values) // _SAMPLE, 1)]
-    held = sum(_rounded(getsizeof(value)) for value in values) * len(codec.values) / len(values)
+    held = 0.0
+    if codec.listed:
+        values = codec.listed[:: max(len(codec.listed) // _SAMPLE, 1)]
+        held = sum(_rounded(getsizeof(value)) for value in values) * len(codec.listed) / len(values)
     codes = _sampled(codec.codes.values(), len(codec.codes))
-    return _scaled(getsizeof(codec.values) + getsizeof(codec.codes) + held + codes)
+    return _scaled(getsizeof(codec.listed) + getsizeof(codec.codes) + held + codes) + codec.nbytes
 
 
 def _sampled(objects: Iterable[Any], number: int, sample: int = _SAMPLE) -> float:

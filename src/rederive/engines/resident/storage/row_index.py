@@ -1,8 +1,11 @@
-"""Row numbers by the codes of some columns, in sorted arrays.
+"""Row numbers by the codes of some columns.
 
-Two sorted runs, a large one and a small one, take in what is added in bulk; a dictionary takes in single rows until there are
-some thousands. So one row costs a dictionary entry, a batch costs a merge with the small run, and the large run is copied only
-when the small one has become an eighth of it. A row that leaves is marked in its run.
+A unique column whose codes are close together has an array by code. Any other index is some sorted runs, each much larger than
+the next, which take in what is added in bulk; a dictionary takes in single rows until there are some thousands. So one row costs
+a dictionary entry, a batch costs a merge with small runs, and a run is copied only when the next one has become an eighth of it.
+
+An index does not hear of rows that leave: the table knows which rows are alive, and has its indexes drop the others from time
+to time, before their numbers are used again.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ Array: TypeAlias = NDArray[Any]
 _MASK: Final = 2**64 - 1
 _MIX: Final = 0x9E3779B97F4A7C15  # odd, so that multiplying by it loses nothing
 MOST_MATCHES: Final = 1 << 24  # of one look-up: arrays of so many row numbers take 256 MB
+_MIXING: Final = np.uint64(_MIX)
 _SHIFT: Final = np.uint64(32)
 _LOW: Final = np.uint64(2**32 - 1)
-_SMALL: Final = 1 << 16  # entries of the small run, at least, before it joins the large one
+_SMALL: Final = 1 << 14  # entries of a run that takes in any other: copying them takes 20 us
+_RATIO: Final = 8  # of the sizes of a run and of the next one
 _FEW: Final = 4  # rows of one key that are looked at one by one
 _RECENT: Final = 4096  # single rows before they become sorted
-_DIRECT: Final = 4  # a table by code pays where there are this many times fewer codes than keys to look up and entries
+_DIRECT: Final = 4  # an array by code pays where there are at most this many times more codes than entries and keys
 
 
 class TooManyMatches(Exception):
@@ -34,12 +39,15 @@ def pack(columns: Sequence[Array]) -> Array:
     """One number for the codes of each row: exact for one or two columns, a hash for more."""
     if len(columns) == 1:
         return columns[0]
-    first, *others = (column.astype(np.uint64) for column in columns)
+    packed = columns[0].astype(np.uint64)
     if len(columns) == 2:
-        return (first << np.uint64(32)) | others[0]
-    for column in others:
-        first = first * np.uint64(_MIX) + column  # arithmetic of arrays of 64 bits wraps around
-    return first
+        packed <<= _SHIFT
+        packed |= columns[1]
+        return packed
+    for column in columns[1:]:
+        packed *= _MIXING  # arithmetic of arrays of 64 bits wraps around
+        packed += column
+    return packed
 
 
 def pack_one(codes: Sequence[int]) -> int:
@@ -59,27 +67,28 @@ def pack_one(codes: Sequence[int]) -> int:
 
 
 class Run:
-    """Row numbers in the order of their keys. What is `dead` has left; None where nothing has.
+    """Row numbers in the order of their keys.
 
-    A key of one column and its row number are one entry of 64 bits, so that an entry is found by both. Other keys take 64 bits
-    alone; they are nearly unique, and the rows of one key are few.
+    A key of one column and its row number are one entry of 64 bits. Other keys take 64 bits alone; they are nearly unique, and
+    the rows of one key are few.
     """
 
-    __slots__ = ("dead", "entries", "numbers", "starts")
+    __slots__ = ("entries", "numbers", "starts")
 
-    def __init__(self, entries: Array, numbers: Array | None, dead: Array | None = None) -> None:
+    def __init__(self, entries: Array, numbers: Array | None) -> None:
         self.entries = entries
         self.numbers = numbers  # None where the entries hold them
-        self.dead = dead
         self.starts: Array | None = None  # by code, where the entries of each key start; made for the first large look-up
 
     @classmethod
     def sort(cls, keys: Array, rows: Array) -> Run:
         """The run of keys in any order."""
+        order = _order(keys)
         if keys.dtype == np.uint32:
-            return cls(np.sort(_entries(keys, rows)), None)
-        order = np.argsort(keys)
-        return cls(keys[order], rows[order].astype(np.int32, copy=False))
+            entries = _entries(keys, rows)
+            return cls(entries if order is None else entries[order], None)
+        rows = rows.astype(np.int32, copy=False)
+        return cls(keys, rows) if order is None else cls(keys[order], rows[order])
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -87,7 +96,7 @@ class Run:
     @property
     def nbytes(self) -> int:
         """The bytes of the arrays."""
-        return sum(a.nbytes for a in (self.entries, self.numbers, self.dead, self.starts) if a is not None)
+        return sum(a.nbytes for a in (self.entries, self.numbers, self.starts) if a is not None)
 
     @property
     def distinct(self) -> int:
@@ -95,18 +104,18 @@ class Run:
         keys = self.entries >> _SHIFT if self.numbers is None else self.entries
         return int(np.count_nonzero(keys[1:] != keys[:-1])) + 1 if len(keys) else 0
 
-    def alive(self) -> Run:
+    def alive(self, alive: Array) -> Run:
         """The run without what is dead."""
-        if self.dead is None:
-            return self
-        return Run(self.entries[~self.dead], self.numbers[~self.dead] if self.numbers is not None else None)
+        stays = alive[self._rows(slice(None))]
+        return Run(self.entries[stays], self.numbers[stays] if self.numbers is not None else None)
 
     def merge(self, other: Run) -> Run:
-        """Both runs as one, without what is dead."""
-        one, two = self.alive(), other.alive()
-        at = one.entries.searchsorted(two.entries)
-        numbers = np.insert(one.numbers, at, two.numbers) if one.numbers is not None and two.numbers is not None else None
-        return Run(np.insert(one.entries, at, two.entries), numbers)
+        """Both runs as one."""
+        at = self.entries.searchsorted(other.entries)
+        numbers = None
+        if self.numbers is not None and other.numbers is not None:
+            numbers = np.insert(self.numbers, at, other.numbers)
+        return Run(np.insert(self.entries, at, other.entries), numbers)
 
     def bounds(self, keys: Array) -> tuple[Array, Array]:
         """Where the entries of each key start and end."""
@@ -125,9 +134,6 @@ class Run:
     def find_many(self, keys: Array) -> tuple[Array, Array]:
         """The positions in `keys` and the row numbers of all matches."""
         positions, at = _expand(*self.bounds(keys))
-        if self.dead is not None and len(at):
-            there = ~self.dead[at]
-            positions, at = positions[there], at[there]
         return positions, self._rows(at)
 
     def _rows(self, at: Any) -> Array:
@@ -137,10 +143,8 @@ class Run:
     def find(self, key: int) -> list[int]:
         """The row numbers of one key."""
         low, high = self._bounds(key)
-        if low == high:
-            return []
-        rows: list[int] = self._rows(slice(low, high)).tolist()
-        return rows if self.dead is None else [row for row, dead in zip(rows, self.dead[low:high], strict=True) if not dead]
+        rows: list[int] = self._rows(slice(low, high)).tolist() if low < high else []
+        return rows
 
     def _bounds(self, key: int) -> tuple[int, int]:
         shift = 32 if self.numbers is None else 0
@@ -154,41 +158,24 @@ class Run:
                 break
         return low, high
 
-    def remove(self, key: int, row: int) -> bool:
-        """Bury one row; whether it was there."""
-        if self.numbers is None:
-            at = int(self.entries.searchsorted(np.uint64(key << 32 | row)))
-            places = range(at, at + 1) if at < len(self.entries) and int(self.entries[at]) == key << 32 | row else range(0)
-        else:
-            low, high = self._bounds(key)
-            places = range(low, high)
-        for at in places:
-            # A number that was used again is in a later run.
-            if (self.numbers is None or self.numbers[at] == row) and not (self.dead is not None and self.dead[at]):
-                self.dead = np.zeros(len(self), np.bool_) if self.dead is None else self.dead
-                self.dead[at] = True
-                return True
-        return False
 
-    def remove_many(self, keys: Array, rows: Array) -> Array:
-        """Bury many rows; which of them were there."""
-        if self.numbers is None:
-            wanted = _entries(keys, rows)
-            at = self.entries.searchsorted(wanted)
-            found = at < len(self.entries)
-            found[found] = self.entries[at[found]] == wanted[found]
-            at = at[found]
-        else:
-            positions, places = _expand(*self.bounds(keys))
-            same = self.numbers[places] == rows[positions]
-            at = places[same]
-            found = np.zeros(len(keys), np.bool_)
-            found[positions[same]] = True
-        if len(at):
-            self.dead = np.zeros(len(self), np.bool_) if self.dead is None else self.dead
-            found[found] = ~self.dead[at]  # a number that was used again is in a later run
-            self.dead[at] = True
-        return found
+def all_differ(keys: Array) -> bool:
+    """Whether no number is in an array twice."""
+    if (keys[1:] > keys[:-1]).all():
+        return True
+    ordered = np.sort(keys)
+    return bool((ordered[1:] != ordered[:-1]).all())
+
+
+def _order(keys: Array) -> Array | None:
+    """The places of keys in ascending order; None where they are in it."""
+    if (keys[1:] >= keys[:-1]).all():
+        return None
+    least = keys.min()
+    # Numbers of 16 bits are sorted by their digits, which takes a quarter of the time.
+    if keys.max() - least < 2**16:
+        return np.argsort((keys - least).astype(np.uint16), kind="stable")
+    return np.argsort(keys)
 
 
 def _entries(keys: Array, rows: Any) -> Array:
@@ -201,7 +188,7 @@ def _expand(low: Array, high: Array) -> tuple[Array, Array]:
     times = high - low
     most = int(times.max()) if len(times) else 0
     if most <= 1:
-        hit = np.flatnonzero(times)
+        hit = times.nonzero()[0]
         return hit, low[hit]
     ends = np.cumsum(times)
     if ends[-1] > MOST_MATCHES:
@@ -210,31 +197,42 @@ def _expand(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 class RowIndex:
-    """The row numbers of each key. `columns`: of the table, in ascending order. A row number is in it once."""
+    """The row numbers of each key. `columns`: of the table, in ascending order. `is_unique`: no two rows alive share a key."""
 
-    __slots__ = ("_recent", "_recent_rows", "_runs", "columns", "distinct")
+    __slots__ = ("_recent", "_recent_rows", "_runs", "_slots", "columns", "distinct")
 
-    def __init__(self, columns: tuple[int, ...], keys: Array, rows: Array) -> None:
+    def __init__(self, columns: tuple[int, ...], keys: Array, rows: Array, *, is_unique: bool = False) -> None:
         self.columns = columns
-        self._runs = [Run.sort(keys, rows)]
         self._recent: dict[int, list[int]] = {}
         self._recent_rows = 0
-        self.distinct = self._runs[0].distinct
+        self._runs: list[Run] = []
+        # By code, the number of its latest row, or -1, which is also in the last place. None where there are runs.
+        has_slots = is_unique and len(columns) == 1 and all_differ(keys)
+        self._slots: Array | None = np.full(1, -1, np.int32) if has_slots else None
+        self.distinct = 0
+        self.add_many(keys, rows)
 
     @property
     def nbytes(self) -> int:
         """The bytes of the arrays, and about those of single rows."""
-        return sum(run.nbytes for run in self._runs) + 200 * self._recent_rows
+        slots = self._slots.nbytes if self._slots is not None else 0
+        return sum(run.nbytes for run in self._runs) + slots + 200 * self._recent_rows
 
     def find(self, key: int) -> list[int]:
-        """The row numbers of one key; of more than two columns, some may be of other keys with the same hash."""
+        """The row numbers of one key, dead ones included; of more than two columns, some may be of other keys."""
+        if self._slots is not None:
+            return [row] if key < len(self._slots) and (row := int(self._slots[key])) >= 0 else []
         found = list(self._recent.get(key, ())) if self._recent else []
         for run in self._runs:
             found += run.find(key)
         return found
 
     def find_many(self, keys: Array) -> tuple[Array, Array]:
-        """The positions in `keys` and the row numbers of all matches, with the same exception."""
+        """The positions in `keys` and the row numbers of all matches, with the same exceptions."""
+        if self._slots is not None:
+            rows = self._slots[np.minimum(keys, len(self._slots) - 1)]
+            positions = (rows >= 0).nonzero()[0]
+            return positions, rows if len(positions) == len(rows) else rows[positions]
         self._sort_recent()
         if len(self._runs) == 1:
             return self._runs[0].find_many(keys)
@@ -243,6 +241,9 @@ class RowIndex:
 
     def add(self, key: int, row: int) -> None:
         """Take in one row."""
+        if self._slots is not None and self._make_slots(key, 1):
+            self._slots[key] = row
+            return
         self._recent.setdefault(key, []).append(row)
         self._recent_rows += 1
         if self._recent_rows > _RECENT:
@@ -250,38 +251,58 @@ class RowIndex:
 
     def add_many(self, keys: Array, rows: Array) -> None:
         """Take in many rows."""
-        self._runs.append(Run.sort(keys, rows))
-        # At most two runs, the second one small: two small ones become one, and one that is not small joins the first.
-        if len(self._runs) == 3:
-            self._runs[1:] = [self._runs[1].merge(self._runs[2])]
-        if len(self._runs[1]) > max(_SMALL, len(self._runs[0]) // 8) or len(self._runs[0]) < len(self._runs[1]):
-            self._runs = [self._runs[0].merge(self._runs[1])]
-            self.distinct = self._runs[0].distinct
-
-    def remove(self, key: int, row: int) -> None:
-        """Take out one row, which is there."""
-        held = self._recent.get(key)
-        if held is not None and row in held:
-            held.remove(row)
-            self._recent_rows -= 1
-            if not held:
-                del self._recent[key]
+        if self._slots is not None and self._make_slots(int(keys.max()) if len(keys) else 0, len(keys)):
+            self._slots[keys] = rows
             return
-        any(run.remove(key, row) for run in self._runs)
+        self._add_run(Run.sort(keys, rows))
 
-    def remove_many(self, keys: Array, rows: Array) -> None:
-        """Take out many rows, all of which are there."""
+    def _add_run(self, run: Run) -> None:
+        runs = self._runs
+        runs.append(run)
+        while len(runs) > 1 and len(runs[-2]) <= max(_SMALL, _RATIO * len(runs[-1])):
+            runs[-2:] = [runs[-2].merge(runs[-1])]
+        if len(runs) == 1:
+            self.distinct = runs[0].distinct
+
+    def _make_slots(self, key: int, more: int) -> bool:
+        """Make place for a key; False where codes are too far apart, and there are runs from now on."""
+        assert self._slots is not None
+        self.distinct += more
+        if key < len(self._slots) - 1:
+            return True
+        if key <= _DIRECT * self.distinct + _SMALL:
+            grown = np.full(key + key // 4 + 2, -1, np.int32)
+            grown[: len(self._slots)] = self._slots
+            self._slots = grown
+            return True
+        self.use_runs()
+        return False
+
+    def use_runs(self) -> None:
+        """Have no array by code: codes are far apart, or no longer unique."""
+        if self._slots is not None:
+            keys = np.flatnonzero(self._slots >= 0).astype(np.uint32)
+            rows, self._slots = self._slots[keys], None
+            self._add_run(Run.sort(keys, rows))
+
+    def drop_dead(self, alive: Array) -> None:
+        """Forget the rows that are not alive."""
+        if self._slots is not None:
+            held = np.flatnonzero(self._slots >= 0)
+            self._slots[held[~alive[self._slots[held]]]] = -1
+            self.distinct = int(np.count_nonzero(self._slots >= 0))
+            return
         self._sort_recent()
-        for run in self._runs:
-            missing = ~run.remove_many(keys, rows)
-            keys, rows = keys[missing], rows[missing]
+        runs, self._runs = self._runs, []
+        for run in runs:
+            self._add_run(run.alive(alive))
 
     def _sort_recent(self) -> None:
         if self._recent:
             numbers = [row for rows in self._recent.values() for row in rows]
             keys = [key for key, rows in self._recent.items() for _ in rows]
             self._recent, self._recent_rows = {}, 0
-            self.add_many(np.array(keys, _key_type(self.columns)), np.array(numbers, np.int32))
+            self._add_run(Run.sort(np.array(keys, _key_type(self.columns)), np.array(numbers, np.int32)))
 
 
 def _key_type(columns: tuple[int, ...]) -> type[Any]:

@@ -149,7 +149,8 @@ class Table:
         """Take in rows by column, none of which is there yet."""
         self.batches.append(batch)
         for cache in self.caches:
-            cache.clear()
+            if cache:
+                cache.clear()
 
     def unpack(self) -> None:
         """Take the rows that came by column into the indexes."""
@@ -201,7 +202,8 @@ class Table:
         for index in self._indexes.values():
             index.add(key, leaf)
         for cache in self.caches:
-            cache.clear()
+            if cache:
+                cache.clear()
 
     def remove(self, key: Key, leaf: Leaf) -> None:
         """Take out rows that are there."""
@@ -213,7 +215,8 @@ class Table:
         if not have:
             del self.primary[key]
         for cache in self.caches:
-            cache.clear()
+            if cache:
+                cache.clear()
 
     def fanout(self, bound: tuple[int, ...]) -> float:
         """About how many rows match a key of these columns."""
@@ -237,6 +240,13 @@ class Table:
         other.unpack()
         for key, leaf in other.primary.items():
             self.remove(key, leaf)
+
+    def apply(self, gone: Table, came: Table) -> None:
+        """Take out rows that are here, then take in others."""
+        if gone:
+            self.remove_all(gone)
+        if came:
+            self.add_all(came)
 
     def load(self, rows: Iterable[CodedRow]) -> dict[Key, list[Code]]:
         """Take in many rows at once; those already there are skipped. Returns what was added."""
@@ -462,7 +472,4 @@ class Versions:
     def apply(self) -> None:
         """The new state becomes the old one."""
         # The two are disjoint: every strategy leaves the exact delta in them.
-        if self.gone:
-            self.old.remove_all(self.gone)
-        if self.came:
-            self.old.add_all(self.came)
+        self.old.apply(self.gone, self.came)

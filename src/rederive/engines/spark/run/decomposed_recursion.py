@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql.functions import col
@@ -79,5 +80,6 @@ def _extent(engine: ResidentEngine, relation: Relation) -> pa.Table:
 
 def _values(engine: ResidentEngine, codes: array[int], type: Type) -> pa.ChunkedArray[Any]:
     # A dictionary-encoded column, decoded by one `take`. Position 0 is NULL, as in the codec.
-    known = to_arrow(((value,) for value in engine.codes.codec(type).values), (type,)).column(0)
-    return known.take(pa.Array.from_buffers(pa.uint32(), len(codes), [None, pa.py_buffer(codes)]))
+    numbers, values = engine.codes.codec(type).compact(np.frombuffer(codes, np.uint32))
+    known = to_arrow(((value,) for value in values), (type,)).column(0)
+    return known.take(numbers)
