@@ -11,6 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rederive.ir.nested import Map
+
 FOLDER = Path(__file__).parent / "fixtures" / "analytics"
 EXPECTED = FOLDER / "expected.json"
 SCHEMA = """
@@ -111,5 +113,9 @@ def _text(value: Any) -> Any:
             return value
         case float():
             return f"{value + 0.0:.9g}"
+        case dict() | Map():
+            return [[_text(part) for part in pair] for pair in dict(value).items()]
+        case tuple() | list():
+            return [_text(part) for part in value]
         case _:
             return str(value)

@@ -123,7 +123,8 @@ TRUTHS = (
 )
 
 
-def condition(draw: Any, names: Names, depth: int = 2) -> str:
+def condition(draw: Any, names: Names, depth: int = 2, *, is_value: bool = False) -> str:
+    """A condition; where it is a value, DuckDB and Spark must agree on what is unknown, too."""
     options = ["compare"] * 3 + ["null", "between", "in", "like", "texts"]
     options += ["constant"]
     if depth:
@@ -141,7 +142,7 @@ def condition(draw: Any, names: Names, depth: int = 2) -> str:
         case "constant":
             return str(draw(st.sampled_from(CONSTANTS)))
         case "truth":
-            return str(draw(st.sampled_from(TRUTHS))).format(p=condition(draw, names, depth - 1))
+            return str(draw(st.sampled_from(TRUTHS))).format(p=condition(draw, names, depth - 1, is_value=True))
         case "null":
             return f"{number(draw, names, 1)} IS {negation}NULL"
         case "between":
@@ -152,9 +153,10 @@ def condition(draw: Any, names: Names, depth: int = 2) -> str:
         case "like":
             return f"{text(draw, names)} {negation}LIKE '{draw(st.sampled_from(['a%', '_', '%b']))}'"
         case "and" | "or" as connective:
-            return f"({condition(draw, names, depth - 1)} {connective.upper()} {condition(draw, names, depth - 1)})"
+            sides = [condition(draw, names, depth - 1, is_value=is_value) for _ in range(2)]
+            return f"({sides[0]} {connective.upper()} {sides[1]})"
         case "not":
-            return f"NOT ({condition(draw, names, depth - 1)})"
+            return f"NOT ({condition(draw, names, depth - 1, is_value=is_value)})"
         case "exists":
             alias = names.fresh()
             inside = names.inner().with_(alias)
@@ -165,7 +167,8 @@ def condition(draw: Any, names: Names, depth: int = 2) -> str:
             inside = names.inner().with_(alias)
             where = draw(st.sampled_from(["", f" WHERE {condition(draw, inside, 1)}"]))
             table = draw(st.sampled_from(list(TABLES)))
-            return f"{number(draw, names, 0)} {negation}IN (SELECT {number(draw, inside, 0)} FROM {table} AS {alias}{where})"
+            found = f"{number(draw, names, 0)} {negation}IN (SELECT {number(draw, inside, 0)} FROM {table} AS {alias}{where})"
+            return f"({found}) IS TRUE" if is_value else found
 
 
 def source(draw: Any, names: Names, views: tuple[str, ...]) -> str:

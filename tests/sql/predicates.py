@@ -55,7 +55,8 @@ def predicate(pick: Pick, depth: int = 3, *, subqueries: bool = True) -> str:
             return f"{negation}EXISTS (SELECT 1 FROM f WHERE {pick(['f.g = ', 'f.x = o.a AND '])}({inner()}))"
         case "any of":
             value, column = pick(["o.d f.g", "o.a f.x", "false f.g"]).split()
-            return f"{value} {negation}IN (SELECT {column} FROM f WHERE {pick(['true', 'f.x = 1', '1 = 0'])})"
+            # As a value, IN of a query is never NULL in Spark, and NULL where it is unknown in DuckDB.
+            return f"({value} {negation}IN (SELECT {column} FROM f WHERE {pick(['true', 'f.x = 1', '1 = 0'])})) IS TRUE"
         case name:
             arguments = ", ".join(inner() for _ in range(3 if name == "if" else 2))
             return f"{name}({arguments})"

@@ -17,7 +17,6 @@ from rederive.errors import (
     SyntaxProblem,
     UnknownName,
     UnknownRelation,
-    Unsupported,
 )
 
 TABLES = """
@@ -94,11 +93,21 @@ def test_two_rows_that_match_one_row_are_refused() -> None:
     assert db.rows("t") == [(1, "x", 1)]
 
 
-def test_merge_into_a_table_without_a_key_is_refused() -> None:
+def test_merge_and_update_from_change_each_copy_of_a_row() -> None:
     db = rederive.open()
-    db.sql("CREATE TABLE t (a INT)")
-    with pytest.raises(Unsupported, match="MERGE of a table without a key"):
-        db.sql("MERGE INTO t USING (SELECT 1 AS a) s ON t.a = s.a WHEN MATCHED THEN DELETE")
+    db.sql("CREATE TABLE bag (k INT, v INT); INSERT INTO bag VALUES (1, 10), (1, 10), (2, 20), (3, 30)")
+    db.sql("CREATE TABLE s (k INT, v INT); INSERT INTO s VALUES (1, 11), (4, 40), (4, 40)")
+    db.sql("""MERGE INTO bag USING s ON bag.k = s.k WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *
+              WHEN NOT MATCHED BY SOURCE AND bag.k = 3 THEN DELETE""")
+    assert sorted(db.rows("bag")) == [(1, 11), (1, 11), (2, 20), (4, 40), (4, 40)]
+    db.sql("UPDATE bag SET v = s.v + 1 FROM s WHERE bag.k = s.k AND s.k = 1")
+    assert sorted(db.rows("bag")) == [(1, 12), (1, 12), (2, 20), (4, 40), (4, 40)]
+    for statement in (
+        "UPDATE bag SET v = 0 FROM s WHERE bag.k = s.k",
+        "MERGE INTO bag USING s ON bag.k = s.k WHEN MATCHED THEN DELETE",
+    ):
+        with pytest.raises(EvaluationError, match="several rows of the source match the row \\(4, 40\\)"):
+            db.sql(statement)
 
 
 def test_overwrite_replaces_and_truncates() -> None:

@@ -70,11 +70,35 @@ def test_initial_rows_are_checked_against_what_the_table_declares() -> None:
     assert db.rows("n") == [(1,), (1,)]
 
 
+def test_unique_columns_differ_unless_one_is_null() -> None:
+    db = opened(None, "CREATE TABLE n (x INT UNIQUE, y INT, z DATE, CONSTRAINT pair UNIQUE (y, z))")
+    db.sql("INSERT INTO n VALUES (1, 1, NULL), (2, 1, NULL), (NULL, 1, '2026-01-01'), (NULL, 2, '2026-01-01')")
+    for row in ("(2, 5, NULL)", "(3, 2, '2026-01-01')"):
+        with pytest.raises(Violated, match="UNIQUE"):
+            db.sql(f"INSERT INTO n VALUES {row}")
+    db.sql("ALTER TABLE n DROP CONSTRAINT pair; INSERT INTO n VALUES (3, 2, '2026-01-01')")
+    db.sql("CREATE TABLE m (x INT, UNIQUE (x) NOT ENFORCED); INSERT INTO m VALUES (1), (1)")
+
+
+def test_the_default_schema_and_what_arranges_files_have_no_effect() -> None:
+    db = opened(
+        None,
+        """CREATE TABLE spark_catalog.default.n (x INT, d DATE) USING DELTA PARTITIONED BY (d) CLUSTER BY (x)
+                         TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')""",
+    )
+    db.sql("INSERT INTO default.n VALUES (1, '2026-01-01'); CREATE VIEW default.w AS SELECT default.n.x FROM default.n")
+    assert db.rows("w") == [(1,)]
+
+
 REFUSED = {
     "CREATE TABLE x (a INT CHECK (a > (SELECT 1)))": "a subquery in CHECK",
     "CREATE TABLE x (a DATE DEFAULT current_date)": "the current time in DEFAULT",
     "CREATE TABLE x (a INT REFERENCES bag)": "primary key of 'bag'",
-    "CREATE TABLE x (a INT, UNIQUE (a))": "UNIQUE",
+    "CREATE TABLE x (a INT, UNIQUE (b))": "unknown column 'b'",
+    "CREATE TABLE x (a INT) PARTITIONED BY (b)": "PARTITIONED BY",
+    "CREATE TABLE x (a INT) PARTITIONED BY (b DATE)": "PARTITIONED BY",
+    "CREATE TABLE x (a INT) TBLPROPERTIES ('delta.appendOnly' = 'true')": "a property that restricts changes",
+    "CREATE TABLE mart.x (a INT)": "a name with a schema other than default",
     "CREATE TABLE x (a CHAR(3))": "CHAR(3)",
     "CREATE TABLE x (a INT) AS SELECT 1 AS a": "columns in CREATE TABLE ... AS",
     "ALTER TABLE t DROP COLUMN k": "a column of the key",

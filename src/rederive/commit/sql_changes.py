@@ -79,7 +79,7 @@ class ChangeEvaluator:
                 return self._change_matching(table, change, parsed)
             case ChangeQuery(_, asked, updates):
                 found = self._answers(asked)
-                _check_one_change((row[: table.arity] for row in found), table, parsed, self._is_bag(table))
+                self._check_one_change((row[: table.arity] for row in found), table, parsed)
                 return self._replace(table, [(r[: table.arity], r[table.arity :] if updates else None) for r in found], parsed)
             case ReplaceRows(_, removed, added, condition):
                 # Both are evaluated over the rows before the statement.
@@ -100,13 +100,25 @@ class ChangeEvaluator:
             for row in self._answers(asked) if asked is not None else ():
                 if (action := row[table.arity]) is not None:
                     pairs.append((row[: table.arity], None if action in change.deletes else row[table.arity + 1 :]))
-        _check_one_change((old for old, _ in pairs), table, parsed, is_bag=False)
+        self._check_one_change((old for old, _ in pairs), table, parsed)
         new = self._answers(change.by_target) if change.by_target is not None else []
         inserted = [row[1:] for row in new if row[0] is not None]
         operations = self._replace(table, pairs, parsed)
-        if (twice := next((row for row, count in Counter(inserted).items() if count > 1), None)) is not None:
+        twice = next((row for row, count in Counter(inserted).items() if count > 1), None)
+        if twice is not None and not self._is_bag(table):
             raise DuplicateKey(table.name, [c.name for c in table.columns], twice, twice).at(str(parsed.span))
         return [*operations, _insert(table, inserted, parsed)]
+
+    def _check_one_change(self, rows: Iterable[Row], table: Relation, parsed: ParsedStatement) -> None:
+        """Refuse a statement that would change one row twice, as Spark refuses such a MERGE. Each copy of a row counts."""
+        several = {row: count for row, count in Counter(rows).items() if count > 1}
+        if several and self._is_bag(table):
+            copies = Counter(self._rows(table, {}))
+            several = {row: count for row, count in several.items() if count > copies[row]}
+        if several:
+            shown = ", ".join(map(show_value, next(iter(several))))
+            message = f"several rows of the source match the row ({shown}) of '{table.name}'"
+            raise EvaluationError(message, hint="make the condition match at most one row").at(str(parsed.span))
 
     def _answers(self, asked: CompiledQuery) -> list[Row]:
         return answers(self._state, asked, self.pending or (), self._given)
@@ -174,15 +186,6 @@ class ChangeEvaluator:
                     # request is one copy, and there are never fewer than none.
                     bag[row] = max(bag[row] + step, 0) if is_bag else max(step, 0)
         return list(bag.elements())
-
-
-def _check_one_change(rows: Iterable[Row], table: Relation, parsed: ParsedStatement, is_bag: bool) -> None:
-    """Refuse a statement that would change one row twice, as Spark refuses such a MERGE."""
-    twice = None if is_bag else next((row for row, count in Counter(rows).items() if count > 1), None)
-    if twice is not None:
-        shown = ", ".join(map(show_value, twice))
-        message = f"several rows of the source match the row ({shown}) of '{table.name}'"
-        raise EvaluationError(message, hint="make the condition match at most one row").at(str(parsed.span))
 
 
 def _check_entering(table: Relation, condition: Term, entering: Sequence[Operation], parsed: ParsedStatement) -> None:

@@ -64,8 +64,12 @@ _APPROXIMATE: Final = {
     "approx_count_distinct": "count(DISTINCT ...), which is exact",
     "approx_percentile": "percentile(...), which is exact",
     "percentile_approx": "percentile(...), which is exact",
-    "try_sum": "sum(...)",
-    "try_avg": "avg(...)",
+    "try_sum": "sum(...): try_sum is not supported here",
+    "try_avg": "avg(...): try_avg is not supported here",
+    "count_min_sketch": "GROUP BY, which counts exactly",
+    "histogram_numeric": "width_bucket in GROUP BY, which is exact",
+    "hll_sketch_agg": "count(DISTINCT ...), which is exact",
+    "approx_top_k": "GROUP BY with ORDER BY count(*) DESC LIMIT k, which is exact",
 }
 
 

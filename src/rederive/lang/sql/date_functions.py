@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from rederive.errors import TypeClash
-from rederive.ir.terms import Constant
+from rederive.ir.terms import UTC, Constant
 from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
+from rederive.lang.sql.literals import numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.nested_values import field_of
 from rederive.lang.sql.plain_functions import built_in, cast_arguments, number
 from rederive.lang.sql.text_functions import text_constant
 from rederive.lang.sql.types import (
@@ -213,6 +215,46 @@ def _from_seconds(lower: ExpressionLowering, typed: TypedTerm) -> TypedTerm:
     return lower.call("timestamp_seconds", [typed], MOMENT, nullable=typed.type.is_float or None)
 
 
+def _to_char(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    """Of a date or timestamp, date_format."""
+    typed = lower.lower(call.arguments[0])
+    if typed.type not in (DAY, MOMENT):
+        hint = "use format_number, format_string or CAST ... AS STRING"
+        raise lower.context.unsupported(f"'{call.name}' of {typed.type}", call.node, hint)
+    return _date_format(lower, call)
+
+
+def window_moment(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    """A timestamp, or of a window the last moment in it, as window_time gives it."""
+    typed = lower.lower(call.arguments[0])
+    if not typed.type.is_struct:
+        return lower.cast(typed, MOMENT, call.node)
+    end = lower.cast(field_of(lower, typed, "end", call.node), MOMENT, call.node)
+    return lower.step(end, numeric_literal("-1"), "MICROSECOND")
+
+
+def window_start(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    """The start of the tumbling window of a timestamp or of another window."""
+    sizes = [lower.cast(lower.lower(part), BIGINT, call.node) for part in call.arguments[1:]]
+    return lower.call("window_start", [window_moment(lower, call), *sizes], MOMENT)
+
+
+def _window_time(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    typed = lower.lower(call.arguments[0])
+    if [name.lower() for name, _ in typed.type.fields] != ["start", "end"]:
+        raise TypeClash(f"window_time takes a window, not {typed.type}", lower.context.span(call.node))
+    return window_moment(lower, call)
+
+
+def _convert_timezone(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    """The time of day of one zone in another one. Spark's result has no zone, which is a TIMESTAMP only in UTC."""
+    if lower.context.builder.zone != UTC:
+        raise lower.context.unsupported("convert_timezone in a database in another zone than UTC", call.node)
+    *zones, moment = cast_arguments(lower, call, *[STRING] * (len(call.arguments) - 1), MOMENT)
+    source, target = zones if len(zones) == 2 else (text_constant(UTC), zones[0])
+    return lower.call("from_utc_timestamp", [lower.call("to_utc_timestamp", [moment, source], MOMENT), target], MOMENT)
+
+
 _TEXT_TO_MOMENT: Final = "string or timestamp, [string literal] -> timestamp"
 DATE_FUNCTIONS: Final[dict[str, SqlFunction]] = {
     "extract": SqlFunction(0, 0, _extract, signature="part FROM date or timestamp -> int or decimal(8,6)"),
@@ -225,6 +267,7 @@ DATE_FUNCTIONS: Final[dict[str, SqlFunction]] = {
     "date_add": SqlFunction(2, 3, _date_add(1), signature="date, int -> date; unit, int, timestamp -> timestamp", fails=True),
     "date_sub": SqlFunction(2, 2, _date_add(-1), signature="date, int -> date", fails=True),
     "date_format": built_in("date_format", SqlFunction(2, 2, _date_format)),
+    "to_char": SqlFunction(2, 2, _to_char, signature="date or timestamp, string literal -> string"),
     "to_date": SqlFunction(1, 2, _parse(DAY), signature="string or timestamp, [string literal] -> date", fails=True),
     "try_to_date": SqlFunction(
         1, 2, _parse(DAY, attempt=True), signature="string or timestamp, [string literal] -> date",
@@ -250,6 +293,10 @@ DATE_FUNCTIONS: Final[dict[str, SqlFunction]] = {
         nulls="an argument is NULL, or there is no such timestamp",
     ),
     "timestamp_seconds": built_in("timestamp_seconds", SqlFunction(1, 1, _timestamp_seconds)),
+    "window_time": SqlFunction(1, 1, _window_time, signature="window -> timestamp"),
+    "convert_timezone": SqlFunction(
+        2, 3, _convert_timezone, signature="[string], string, timestamp -> timestamp, in UTC only", fails=True
+    ),
     "current_timezone": SqlFunction(
         0, 0, lambda lower, call: text_constant(lower.context.builder.zone), signature="-> string", nulls="never"
     ),

@@ -312,7 +312,6 @@ class _DmlLowering:
         own = exp.Column(this=exp.Star(), table=exp.to_identifier(source.alias_or_name))
         select = exp.Select(expressions=[own]).from_(source, copy=False)
         if others is not None:
-            self.check_keyed(table, "UPDATE ... FROM", tree)
             select = select.join(others.this.copy(), copy=False)
         if where is not None:
             select = select.where(where, copy=False)
@@ -321,8 +320,3 @@ class _DmlLowering:
         new = self.new_row(table, updates, prepared.lower) if updates else []
         outputs = tuple((f"c{i}", typed) for i, typed in enumerate((*old, *new)))
         return ChangeQuery(table.name, self.compiled_query(replace(prepared, outputs=outputs)), bool(updates))
-
-    def check_keyed(self, table: Relation, what: str, tree: exp.Expr) -> None:
-        """Refuse a table without a key: equal rows of it cannot be told apart."""
-        if self.program.numbered_copies(table.name) is not None:
-            raise self.parsed.unsupported(f"{what} of a table without a key", tree, "declare a PRIMARY KEY")

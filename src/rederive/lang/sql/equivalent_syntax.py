@@ -9,10 +9,12 @@ from sqlglot import exp
 
 # They arrange rows in partitions and files; a view has neither. With LIMIT they would decide which rows are kept.
 _PLACEMENT: Final = ("sort", "distribute", "cluster")
+_FORMATS: Final = ("delta", "parquet", "orc", "iceberg")  # of the files of a table, which change nothing about its rows
+_RESTRICTING: Final = ("delta.appendonly", "delta.constraints", "delta.invariants")  # properties that refuse changes
 
 
 def replace_equivalent(tree: exp.Expr) -> exp.Expr:
-    """The statement without FETCH FIRST, LIMIT ALL, SORT BY, DISTRIBUTE BY, CLUSTER BY and regressions.
+    """The statement without FETCH FIRST, LIMIT ALL, SORT BY, DISTRIBUTE BY, CLUSTER BY, regressions and the default schema.
 
     >>> import sqlglot
     >>> replace_equivalent(sqlglot.parse_one("SELECT a FROM t SORT BY a LIMIT ALL", read="spark")).sql("spark")
@@ -29,12 +31,47 @@ def replace_equivalent(tree: exp.Expr) -> exp.Expr:
         if select.args.get("limit") is None and select.args.get("offset") is None:
             for part in _PLACEMENT:
                 select.set(part, None)
+    for named in tree.find_all(exp.Table, exp.Column):
+        _drop_default_schema(named)
+    if isinstance(tree, exp.Create) and str(tree.args.get("kind")).upper() == "TABLE" and tree.args.get("properties"):
+        _drop_arrangement(tree)
     for call in list(tree.find_all(exp.Anonymous)):
         if call.name.lower() == "percentile" and len(call.expressions) == 2 and _elements(call.expressions[1]):
             _replace_percentiles(call)
         elif (regression := _REGRESSIONS.get(call.name.lower())) is not None and len(call.expressions) == 2:
             _replace_regression(call, regression)
     return tree
+
+
+def _drop_default_schema(node: exp.Expr) -> None:
+    """`spark_catalog.default.t` and `default.t` are t: a database has one schema."""
+    schema, catalog = node.args.get("db"), node.args.get("catalog")
+    if schema is not None and schema.name.lower() == "default" and (catalog is None or catalog.name.lower() == "spark_catalog"):
+        node.set("db", None)
+        node.set("catalog", None)
+
+
+def _drop_arrangement(tree: exp.Create) -> None:
+    """Drop what arranges the rows of a table in files: its format, its partitions and properties that restrict nothing."""
+    found = tree.args["properties"]
+    items = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
+    columns = {item.name.lower() for item in items if isinstance(item, exp.ColumnDef)}
+    is_elsewhere = any(isinstance(one, exp.LocationProperty | exp.OptionsProperty) for one in found.expressions)
+
+    def is_arrangement(one: exp.Expr) -> bool:
+        match one:
+            case exp.FileFormatProperty():
+                return not is_elsewhere and one.name.lower() in _FORMATS
+            case exp.PartitionedByProperty() | exp.ClusterProperty():
+                parts = one.this.expressions if isinstance(one.this, exp.Schema) else one.expressions
+                named = all(isinstance(part, exp.Identifier | exp.Column) for part in parts)
+                return bool(parts) and named and (not columns or columns.issuperset(part.name.lower() for part in parts))
+            case exp.Property() if type(one) is exp.Property:
+                return not one.this.name.lower().startswith(_RESTRICTING)
+        return False
+
+    kept = [one for one in found.expressions if not is_arrangement(one)]
+    tree.set("properties", exp.Properties(expressions=kept) if kept else None)
 
 
 def _elements(node: exp.Expr) -> list[exp.Expr]:

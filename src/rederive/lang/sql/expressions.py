@@ -33,6 +33,7 @@ from rederive.lang.sql.types import (
     BOOL,
     BYTES,
     DAY,
+    DOUBLE,
     DURATION,
     MOMENT,
     SINGLE,
@@ -150,7 +151,7 @@ class ExpressionLowering:
             case exp.And() | exp.Or():
                 return self.connective(node)
             case exp.Not():
-                return self.call("not", [self.boolean(node.this)], BOOL)
+                return self.negation(node)
             case exp.NullSafeNEQ():
                 # a IS DISTINCT FROM b is NOT (a <=> b). `<=>` takes NULL for a value, so the answer is never NULL.
                 equal = self.comparison("<=>", self.lower(node.this), self.lower(node.expression), node)
@@ -162,6 +163,19 @@ class ExpressionLowering:
             case exp.In():
                 return self.in_list(node)
         return self.operator(node)
+
+    def negation(self, node: exp.Not) -> TypedTerm:
+        """NOT. As in Spark, it moves to the queries below it: `NOT x IN (query)` is not the negation of the value of IN."""
+        inner = node.this.unnest()
+        match inner:
+            case exp.In(args={"query": exp.Expr()}):
+                return self.subqueries.value(exp.Not(this=inner), self)
+            case exp.Not():
+                return self.boolean(inner.this)
+            case exp.And() | exp.Or() if inner.find(exp.Query):
+                connective = exp.Or if isinstance(inner, exp.And) else exp.And
+                return self.lower(connective(this=exp.Not(this=inner.left), expression=exp.Not(this=inner.right)))
+        return self.call("not", [self.boolean(inner)], BOOL)
 
     def operator(self, node: exp.Expr) -> TypedTerm:
         """A comparison, an arithmetic operator or a call."""
@@ -259,6 +273,8 @@ class ExpressionLowering:
             return TypedTerm(Constant(None, to.type), to, True)
         if typed.type.type.parts and to != STRING:
             return cast_nested(self, typed, to, node, lambda part, into: self.cast(part, into, node, attempt=attempt))
+        if (typed.type.is_numeric and to == MOMENT) or (typed.type == MOMENT and to.is_numeric):
+            return self._cast_seconds(typed, to, node, attempt=attempt)
         self._check_cast(typed.type, to, node)
         zone = self.context.builder.zone
         if isinstance(typed.term, Constant) and (constant := cast_constant(typed.term, typed.type, to, zone)) is not None:
@@ -268,11 +284,24 @@ class ExpressionLowering:
         nullable = typed.nullable or attempt or (typed.type.is_float and to.is_decimal)
         return self.call(name, [as_printed(self, typed, node) if to == STRING else typed], to, nullable=nullable)
 
+    def _cast_seconds(self, typed: TypedTerm, to: SqlType, node: exp.Expr, *, attempt: bool) -> TypedTerm:
+        """A timestamp as the seconds since 1970, or the other way around."""
+        if attempt or (typed.type.is_decimal or to.is_decimal):
+            what = "TRY_CAST" if attempt else "CAST"
+            raise self.context.unsupported(f"{what} of {typed.type} to {to}", node, "use timestamp_seconds or unix_micros")
+        if to == MOMENT:
+            return self.call("timestamp_seconds", [typed], MOMENT)
+        if to == DOUBLE:
+            micros = self.cast(self.call("unix_micros", [typed], BIGINT), DOUBLE, node)
+            return self.call("/", [micros, TypedTerm(Constant(1e6, DOUBLE.type), DOUBLE, False)], DOUBLE)
+        seconds = self.call(BIGINT.functor, [typed], BIGINT)
+        return seconds if to == BIGINT else self.cast(seconds, to, node)
+
     def _check_cast(self, one: SqlType, to: SqlType, node: exp.Expr) -> None:
         # The casts that Spark allows in ANSI mode; whether a value fits is found when it is cast.
         if (STRING in (one, to) and not to.type.parts) or (one.is_numeric and to.is_numeric) or {one, to} == {DAY, MOMENT}:
             return
-        if (one == BOOL and to.is_numeric) or (one.is_numeric and to == BOOL) or (one == MOMENT and to == BIGINT):
+        if (one == BOOL and to.is_numeric) or (one.is_numeric and to == BOOL):
             return
         raise TypeClash(f"{one} cannot be cast to {to}", self.context.span(node))
 

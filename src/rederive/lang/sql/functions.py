@@ -11,7 +11,7 @@ from typing import Final
 from rederive.lang.sql.array_functions import ARRAY_FUNCTIONS
 from rederive.lang.sql.binary_functions import binary_functions
 from rederive.lang.sql.choice_functions import CHOICES
-from rederive.lang.sql.date_functions import DATE_FUNCTIONS
+from rederive.lang.sql.date_functions import DATE_FUNCTIONS, window_moment, window_start
 from rederive.lang.sql.invocation import SqlFunction
 from rederive.lang.sql.json_functions import JSON_FUNCTIONS
 from rederive.lang.sql.lambda_functions import LAMBDA_FUNCTIONS
@@ -37,6 +37,7 @@ _ALIASES: Final = {
     "getbit": "bit_get",
     "printf": "format_string",
     "reduce": "aggregate",
+    "to_varchar": "to_char",
 }
 # Their types follow from the arguments.
 NESTED: Final = {**ARRAY_FUNCTIONS, **MAP_FUNCTIONS, **LAMBDA_FUNCTIONS, **JSON_FUNCTIONS}
@@ -59,5 +60,9 @@ ALIASES: Final[dict[str, str]] = {
 }
 """Other names of functions, and the name in the table."""
 FUNCTIONS: Final[dict[str, SqlFunction]] = {**_OWN, **{alias: _OWN[name] for alias, name in ALIASES.items()}}
-WRITTEN_BY_REWRITINGS: Final[dict[str, SqlFunction]] = {"window start": plain_function(BUILT_INS["window_start"])}
+WRITTEN_BY_REWRITINGS: Final[dict[str, SqlFunction]] = {
+    "window start": SqlFunction(3, 3, window_start),
+    "window moment": SqlFunction(1, 1, window_moment),
+    **{name: plain_function(BUILT_INS[name]) for name in ("interval micros", "interval of micros")},
+}
 """Functions that no text can call, because their names hold a space."""

@@ -64,8 +64,6 @@ def replace_generators(node: exp.Select, lower: ExpressionLowering) -> exp.Selec
         return node
     if len(found) > 1:
         raise lower.context.unsupported("two generators in one SELECT list", node.expressions[found[1]], "use LATERAL VIEW")
-    if node.args.get("group") is not None or node.args.get("having") is not None:
-        raise lower.context.unsupported("a generator with GROUP BY", node.expressions[found[0]], "use LATERAL VIEW")
     item = node.expressions[found[0]]
     _, columns = _generate(_inner(item), lower, outer=False)
     alias = " generated"  # a name that no text can have

@@ -74,9 +74,9 @@ class GroupScope(Scope):
     groups: dict[str, TypedTerm] = field(default_factory=dict)
 
     def find(self, name: str, table: str | None, span: Span) -> TypedTerm | None:
-        """The column of the sources, grouped or not."""
+        """The column of the sources, grouped or not, or one that was bound above the grouping."""
         assert self.inner is not None
-        return self.inner.find(name, table, span)
+        return self.inner.find(name, table, span) or Scope.find(self, name, table, span)
 
     def resolve(self, name: str, table: str | None, span: Span) -> TypedTerm:
         """The value of a grouped column; other columns of the sources are refused."""

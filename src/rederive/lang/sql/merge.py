@@ -29,7 +29,6 @@ def lower_merge(lowering: _DmlLowering, tree: exp.Merge) -> MergeRows:
     from rederive.lang.sql.dml import MergeRows
 
     table = lowering.table(tree.this)
-    lowering.check_keyed(table, "MERGE", tree)
     whens = list(enumerate(tree.args["whens"].expressions))
     deletes = frozenset(i for i, when in whens if _is_delete(when))
 

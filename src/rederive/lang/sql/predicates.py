@@ -15,6 +15,7 @@ from rederive.ir.rules import Comparison, Operator
 from rederive.ir.terms import Call, Constant
 from rederive.lang.sql.expressions import COMPARISONS, ExpressionLowering
 from rederive.lang.sql.lowered_relation import TypedTerm
+from rederive.lang.sql.temporal_filters import require_by_time
 from rederive.lang.sql.types import BOOL
 
 _OPERATORS: Final = {
@@ -87,7 +88,9 @@ def _require(node: exp.Expr, lower: ExpressionLowering) -> None:
         case exp.Is(expression=exp.Null()):
             _null(lower.lower(node.this), lower)
         case exp.EQ():
-            require_equal(lower.lower(node.this), lower.lower(node.expression), lower, node)
+            one, two = lower.to_common_type([lower.lower(node.this), lower.lower(node.expression)], node)
+            if not require_by_time(Operator.EQ, one, two, lower):
+                require_equal(one, two, lower, node)
         case _ if type(node) in COMPARISONS and COMPARISONS[type(node)] in _OPERATORS:
             _compared(COMPARISONS[type(node)], node, lower)
         case _:
@@ -107,6 +110,8 @@ def _compared(name: str, node: exp.Expr, lower: ExpressionLowering) -> None:
     body = lower.scope.body
     sides = lower.to_common_type([lower.lower(node.this), lower.lower(node.expression)], node)
     lower.check_comparable(sides[0].type, node)
+    if require_by_time(_OPERATORS[name], sides[0], sides[1], lower):
+        return
     # A comparison of rules takes NULL for a value. A computed side that may be NULL is compared by the scalar function instead,
     # which gives NULL.
     if any(side.nullable and isinstance(side.term, Call) for side in sides):

@@ -27,6 +27,7 @@ from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.subqueries import SubqueryLowering
 from rederive.lang.sql.supported_syntax import construct_name
 from rederive.lang.sql.time_windows import replace_time_windows
+from rederive.lang.sql.typed_aggregates import replace_typed_aggregates
 from rederive.lang.sql.types import STRING, VOID, SqlType, common_type
 from rederive.lang.sql.windows import expand_named_windows, keep_first_rows, lower_windows
 
@@ -118,13 +119,14 @@ class QueryLowering:
         node = expand_aliases(expand_named_windows(expand_stars(node, scope, self.context), self.context), scope, self.context)
         if (where := node.args.get("where")) is not None:
             require(where.this, lower)
-        node = lower_session_windows(replace_generators(node, lower), lower)
+        node = replace_typed_aggregates(lower_session_windows(node, lower), lower)
         if is_grouped(node):
             lower = lower_grouping(node, lower, self.context)
             if (having := node.args.get("having")) is not None:
                 require(having.this, lower)
         elif node.args.get("having") is not None:
             raise self.context.unsupported("HAVING without aggregates", node.args["having"], "use WHERE")
+        node = replace_generators(node, lower)
         lower = lower_windows(node, lower, self.context)
         if (qualify := node.args.get("qualify")) is not None:
             require(qualify.this, lower)

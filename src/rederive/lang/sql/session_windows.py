@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.lowered_relation import TypedTerm
-from rederive.lang.sql.time_windows import interval_of_micros, micros_of, window_end
+from rederive.lang.sql.time_windows import interval_of_micros, is_call, micros_of, replace_windows, window_end
 from rederive.lang.sql.types import MOMENT
 from rederive.lang.sql.windows import lower_windows
 
@@ -24,7 +24,11 @@ _SOURCE: Final = "session window"  # a name that no text can have
 
 def lower_session_windows(node: exp.Select, lower: ExpressionLowering) -> exp.Select:
     """The query with the start of each session in the place of its window; the scope gets the start as a column."""
-    found = [call for call in node.find_all(exp.Anonymous) if _is_session(call) and call.find_ancestor(exp.Select) is node]
+    found = [
+        call
+        for call in node.find_all(exp.Anonymous)
+        if is_call(call, "session_window") and call.find_ancestor(exp.Select) is node
+    ]
     group = node.args.get("group")
     if not found:
         return node
@@ -39,7 +43,7 @@ def lower_session_windows(node: exp.Select, lower: ExpressionLowering) -> exp.Se
         raise context.unsupported("a session_window whose gap is not positive", found[0], "write session_window(ts, '5 minutes')")
     gap = interval_of_micros(micros)
     moment = _bind("moment", lower.cast(lower.lower(found[0].expressions[0]), MOMENT, found[0]), lower)
-    others = [part.copy() for part in group.expressions if not _is_session(part)]
+    others = [part.copy() for part in group.expressions if not is_call(part, "session_window")]
 
     def over(call: exp.Expr) -> exp.Window:
         order = exp.Order(expressions=[exp.Ordered(this=moment.copy(), nulls_first=True)])
@@ -54,30 +58,14 @@ def lower_session_windows(node: exp.Select, lower: ExpressionLowering) -> exp.Se
     start = _bind("start", lower_windows(exp.Select(expressions=[latest]), lower, context).lower(latest), lower)
     end = exp.Paren(this=exp.Add(this=exp.Anonymous(this="max", expressions=[moment.copy()]), expression=gap))
 
-    def replaced(part: exp.Expr) -> exp.Expr:
-        ends = window_end(part, "session_window")
-        if ends is not None:
-            return start.copy() if ends == "start" else end.copy()
-        if not _is_session(part):
-            return part
-        if isinstance(part.parent, exp.Group):
-            return start.copy()
-        names = [exp.Literal.string(name) for name in ("start", "end")]
-        return exp.Anonymous(this="named_struct", expressions=[names[0], start.copy(), names[1], end.copy()])
-
     copied = node.copy()
     copied.set("expressions", [_named(item) for item in copied.expressions])
-    result = copied.transform(replaced)
-    assert isinstance(result, exp.Select)
-    return result
-
-
-def _is_session(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.lower() == "session_window"
+    replace_windows(copied, "session_window", start, end)
+    return copied
 
 
 def _named(item: exp.Expr) -> exp.Expr:
-    ends = window_end(item, "session_window") or ("session_window" if _is_session(item) else None)
+    ends = window_end(item, "session_window") or ("session_window" if is_call(item, "session_window") else None)
     return exp.alias_(item.copy(), ends) if ends is not None else item
 
 

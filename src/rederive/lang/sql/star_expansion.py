@@ -13,7 +13,7 @@ from rederive.lang.sql.statement_context import StatementContext
 
 def expand_stars(node: exp.Select, scope: Scope, context: StatementContext) -> exp.Select:
     """The query in which `*` and `table.*` are replaced by their columns."""
-    node = _expand_counts(node, scope, context)
+    node = _expand_calls(node, scope, context)
     items = [found for item in node.expressions for found in _columns(item, scope, context)]
     if not items:
         raise SyntaxProblem("not SQL: SELECT has no columns", context.span(node), hint="name a column, or write *")
@@ -27,21 +27,21 @@ def expand_stars(node: exp.Select, scope: Scope, context: StatementContext) -> e
     return expanded
 
 
-def _expand_counts(node: exp.Select, scope: Scope, context: StatementContext) -> exp.Select:
-    """count(DISTINCT *) and count(t.*) with the columns that they mean; count(*) counts rows."""
-    if not any(_counted_star(call) for call in node.find_all(exp.Anonymous)):
+def _expand_calls(node: exp.Select, scope: Scope, context: StatementContext) -> exp.Select:
+    """Calls such as struct(*), count(DISTINCT *) and count(t.*) with the columns that they mean; count(*) counts rows."""
+    if not any(_starred(call) for call in node.find_all(exp.Anonymous)):
         return node
     expanded = node.copy()
     for call in list(expanded.find_all(exp.Anonymous)):
-        if (holder := _counted_star(call)) is not None and call.find_ancestor(exp.Select) is expanded:
+        if (holder := _starred(call)) is not None and call.find_ancestor(exp.Select) is expanded:
             holder.set("expressions", [found for item in holder.expressions for found in _columns(item, scope, context)])
     return expanded
 
 
-def _counted_star(call: exp.Anonymous) -> exp.Expr | None:
-    """The node whose expressions hold the star of such a count."""
+def _starred(call: exp.Anonymous) -> exp.Expr | None:
+    """The node whose expressions hold the star of such a call."""
     if call.name.lower() != "count" or len(call.expressions) != 1:
-        return None
+        return call if any(_is_star(item) for item in call.expressions) else None
     (argument,) = call.expressions
     if isinstance(argument, exp.Distinct):
         return argument if any(_is_star(item) for item in argument.expressions) else None

@@ -1,7 +1,7 @@
 """Queries inside expressions: EXISTS, IN and scalar subqueries, correlated or not.
 
 A correlated query becomes a relation over the outer variables that it mentions; the enclosing query joins or negates it. If
-its truth is needed as a value, as under OR, a *mark* relation gives it for each outer value: true, false or NULL.
+its truth is needed as a value, as under OR, a *mark* relation gives it for each outer value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlglot import exp
 
 from rederive.errors import WrongArity
-from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator
+from rederive.ir.rules import Atom, Column, Comparison, Negation, Operator
 from rederive.ir.terms import BOOLEAN, Constant, Variable, variables
 from rederive.lang.sql.expressions import ExpressionLowering
 from rederive.lang.sql.grouping import is_grouped
@@ -150,40 +150,35 @@ class SubqueryLowering:
 
     def value(self, node: exp.Expr, lower: ExpressionLowering) -> TypedTerm:
         """The value of a subquery: the truth of EXISTS and IN, or the result of a scalar subquery."""
+        # As in Spark, IN and NOT IN are FALSE as values where they are unknown.
         match node:
             case exp.In():
-                found = self.define("hit", [self.equals(node, lower)])
-                doubtful = self.define("bad", self.doubts(node, lower))
-                return self.mark(lower, found, doubtful)
+                return self.mark(lower, self.define("hit", [self.equals(node, lower)]))
+            case exp.Not(this=exp.In() as inner):
+                return self.mark(lower, self.define("bad", self.doubts(inner, lower)), positive=False)
             case exp.Exists():
-                found = self.define("hit", [self.exists(node, lower)])
-                return self.mark(lower, found, found)
+                return self.mark(lower, self.define("hit", [self.exists(node, lower)]))
             case exp.Subquery():
                 return self.scalar(node, lower)
         raise self.context.unsupported("ANY and ALL", node, "use EXISTS, or combine conditions with OR and AND")
 
-    def mark(self, lower: ExpressionLowering, found: Atom, doubtful: Atom) -> TypedTerm:
-        """Three-valued truth as a relation: true for a hit, false if there is not even a doubt, NULL otherwise.
+    def mark(self, lower: ExpressionLowering, found: Atom, *, positive: bool = True) -> TypedTerm:
+        """The truth of an atom, or of its negation, as a relation.
 
         The mark has one row for each outer value, so that joining it neither drops nor multiplies rows of the query.
         """
         body = lower.scope.body
-        outer = tuple(dict.fromkeys(v for atom in (found, doubtful) for v in atom.terms if isinstance(v, Variable)))
+        outer = tuple(v for v in found.terms if isinstance(v, Variable))
         body.mention(outer)
         #   mark(outer, TRUE) :- domain(outer), hit(outer).
-        #   mark(outer, FALSE) :- domain(outer), !bad(outer).
-        #   mark(outer, NULL) :- domain(outer), bad(outer), !hit(outer).
+        #   mark(outer, FALSE) :- domain(outer), !hit(outer).
         name = self.context.name("mark")
-        nullable = found is not doubtful
-        flag = Column("flag", BOOLEAN, nullable)
+        flag = Column("flag", BOOLEAN)
         self.context.declare(name, [*(replace(self.context.columns[v.name], nullable=True) for v in outer), flag])
         domain = list(dict.fromkeys(a for v in outer if (a := body.binder(v.name)) is not None))
-        cases: list[tuple[bool | None, list[Literal]]] = [(True, [found]), (False, [Negation(doubtful)])]
-        if nullable:
-            cases.append((None, [doubtful, Negation(found)]))
-        for value, literals in cases:
-            self.context.define(name, (*outer, Constant(value, BOOLEAN)), [*domain, *literals])
-        return self.join(lower, name, outer, TypedTerm(self.context.fresh("flag"), BOOL, nullable), first=False)
+        for value, literal in ((positive, found), (not positive, Negation(found))):
+            self.context.define(name, (*outer, Constant(value, BOOLEAN)), [*domain, literal])
+        return self.join(lower, name, outer, TypedTerm(self.context.fresh("flag"), BOOL, False), first=False)
 
     def scalar(self, node: exp.Subquery, lower: ExpressionLowering) -> TypedTerm:
         """A scalar subquery. An aggregate without GROUP BY has one row; of every other query, the rows are counted."""

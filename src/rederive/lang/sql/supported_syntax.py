@@ -49,6 +49,7 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.ComputedColumnConstraint: "this",
     exp.CheckColumnConstraint: "this enforced",
     exp.Constraint: "this expressions",
+    exp.UniqueColumnConstraint: "this options",
     exp.ForeignKey: "expressions reference",
     exp.Reference: "this options",
     exp.PrimaryKey: "expressions include",
@@ -165,7 +166,7 @@ _KNOWN: Final[dict[tuple[type[exp.Expr], str], tuple[str, ...]]] = {
 }
 
 _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
-    (exp.Table, "db"): ("a name with a schema", None),
+    (exp.Table, "db"): ("a name with a schema other than default", "omit the schema: a database has one, default"),
     (exp.Insert, "alternative"): ("INSERT OR ...", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "using"): ("INSERT ... REPLACE USING", "DELETE the rows, then INSERT, between BEGIN and COMMIT"),
     (exp.Insert, "conflict"): ("ON CONFLICT", "DELETE the rows with these keys, then INSERT, between BEGIN and COMMIT"),
@@ -201,8 +202,8 @@ _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
     exp.Placeholder: ("a parameter", "write its value"),
     exp.Parameter: ("a parameter", "write its value"),
     exp.GeneratedAsIdentityColumnConstraint: ("an identity column", None),
-    exp.UniqueColumnConstraint: ("UNIQUE", "declare it as the PRIMARY KEY, or use CREATE CONSTRAINT VIEW"),
-    exp.Property: ("TBLPROPERTIES", "omit it"),
+    exp.Property: ("a property that restricts changes", "use CHECK, or CREATE CONSTRAINT VIEW"),
+    exp.Kwarg: ("an argument by name", "write the arguments in their order"),
     exp.LikeProperty: ("CREATE TABLE ... LIKE", "list the columns"),
 }
 

@@ -45,6 +45,7 @@ class TableSchema:
     key: list[str] = field(default_factory=list)
     conditions: list[RowCondition] = field(default_factory=list)
     references: list[tuple[str | None, list[str], exp.Expr]] = field(default_factory=list)
+    uniques: list[tuple[str | None, list[str], exp.Expr]] = field(default_factory=list)
     generated: dict[str, exp.Expr] = field(default_factory=dict)
 
 
@@ -63,6 +64,7 @@ def read_schema(schema: exp.Schema, table: str, context: StatementContext) -> Ta
     for name, tree in found.generated.items():
         _generate(name, tree, found, context)
     found.conditions += [_foreign_key(*reference, found, context) for reference in found.references]
+    found.conditions += [_unique(*stated, found, context) for stated in found.uniques]
     return found
 
 
@@ -77,6 +79,10 @@ def _read_item(item: exp.Expr, name: str | None, found: TableSchema, context: St
         case exp.ForeignKey() if _is_enforced(item.args["reference"], context):
             found.references.append((name, identifiers(item.expressions), item.args["reference"]))
         case exp.ForeignKey():
+            pass
+        case exp.UniqueColumnConstraint() if _is_enforced(item, context):
+            found.uniques.append((name, identifiers(item.this.expressions), item))
+        case exp.UniqueColumnConstraint():
             pass
         case exp.Constraint(expressions=[stated]):
             _read_item(stated, identifier(item), found, context)
@@ -112,6 +118,10 @@ def _read_column(item: exp.ColumnDef, found: TableSchema, context: StatementCont
                 found.generated[name] = value
             case exp.CheckColumnConstraint() as stated:
                 found.conditions.append(_check(stated, called, context))
+            case exp.UniqueColumnConstraint() as stated if _is_enforced(stated, context):
+                found.uniques.append((called, [name], stated))
+            case exp.UniqueColumnConstraint():
+                pass
             case exp.Reference() as stated if _is_enforced(stated, context):
                 found.references.append((called, [name], stated))
             case exp.Reference():
@@ -193,6 +203,22 @@ def _foreign_key(
     violation = exp.and_(*present, exp.Not(this=exp.Exists(this=matching.where(exp.and_(*equal, wrap=False)))), wrap=False)
     text = f"FOREIGN KEY ({', '.join(columns)}) REFERENCES {other} ({', '.join(given)})"
     return RowCondition("foreign_key", text, violation, name)
+
+
+def _unique(
+    name: str | None, columns: Sequence[str], stated: exp.Expr, found: TableSchema, context: StatementContext
+) -> RowCondition:
+    """UNIQUE: as in SQL, rows in which one of the columns is NULL differ from all others."""
+    known = [column.name for column in found.columns]
+    if missing := [column for column in columns if column not in known]:
+        raise UnknownName("column", missing[0], known, context.span(stated))
+    present = [exp.Not(this=exp.Is(this=exp.column(c), expression=exp.Null())) for c in columns]
+    several = exp.GT(this=_function("count", exp.Star()), expression=exp.Literal.number(1))
+    repeated = exp.select(*map(exp.column, columns)).from_(exp.to_table(found.table)).where(*present, copy=False)
+    repeated = repeated.group_by(*map(exp.column, columns), copy=False).having(several, copy=False)
+    value: exp.Expr = exp.Tuple(expressions=list(map(exp.column, columns))) if len(columns) > 1 else exp.column(columns[0])
+    violation = exp.In(this=value, query=exp.Subquery(this=repeated))
+    return RowCondition("unique", f"UNIQUE ({', '.join(columns)})", violation, name)
 
 
 def _is_enforced(reference: exp.Expr, context: StatementContext) -> bool:

@@ -8,7 +8,7 @@ from rederive.ir.terms import Constant
 from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.plain_functions import built_in, call_built_in, cast_arguments
-from rederive.lang.sql.types import BIGINT, BOOL, DAY, DOUBLE, INT, SINGLE, STRING, VOID, SqlType
+from rederive.lang.sql.types import BIGINT, BOOL, DAY, DOUBLE, INT, SINGLE, STRING, VOID, SqlType, array_of
 from rederive.scalar.failures import ScalarError
 from rederive.scalar.regex.java import java_pattern
 from rederive.scalar.sql.built_ins import BUILT_INS
@@ -28,7 +28,9 @@ def _concat(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 
 def _concat_ws(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-    parts = cast_arguments(lower, call, STRING)
+    found = [lower.lower(part) for part in call.arguments]
+    types = [array_of(STRING) if typed.type.element is not None and i else STRING for i, typed in enumerate(found)]
+    parts = [lower.cast(typed, to, call.node) for typed, to in zip(found, types, strict=True)]
     return lower.call("concat_ws", parts, STRING, nullable=parts[0].nullable)
 
 
@@ -150,7 +152,8 @@ _NEVER: Final = "never"
 TEXT_FUNCTIONS: Final[dict[str, SqlFunction]] = {
     "concat": built_in("concat", SqlFunction(0, None, _concat)),
     "concat_ws": SqlFunction(
-        1, None, _concat_ws, signature=BUILT_INS["concat_ws"].signature, nulls="the separator is NULL; other NULLs are skipped"
+        1, None, _concat_ws, signature="string, string or array<string> ... -> string",
+        nulls="the separator is NULL; other NULLs are skipped"
     ),
     **{name: built_in(name, SqlFunction(2, 2, _pattern(name))) for name in ("rlike", "regexp_count", "regexp_substr")},
     "regexp_replace": built_in("regexp_replace", SqlFunction(3, 4, _pattern("regexp_replace"))),

@@ -91,6 +91,13 @@ INTERVALS: Final = (
     BuiltIn("interval minus", "interval, interval -> interval", _checked(lambda one, two: one - two), fallible=True),
     BuiltIn("interval times", "interval, number -> interval", _checked(_times), fallible=True),
     BuiltIn("interval by", "interval, number -> interval", _checked(_divided), fallible=True),
+    BuiltIn("interval micros", "interval -> bigint", lambda interval: interval // MICROSECOND),
+    BuiltIn(
+        "interval of micros",
+        "bigint -> interval",
+        _checked(lambda micros: datetime.timedelta(microseconds=micros)),
+        fallible=True,
+    ),
     BuiltIn("interval part", "string, interval -> int", _part),
     BuiltIn("make_dt_interval", "[int], [int], [int], [decimal] -> interval", _checked(_make), fallible=True),
 )

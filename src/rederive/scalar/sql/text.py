@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import unicodedata
 import urllib.parse
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -47,6 +48,15 @@ def _replaced(text: str, old: str, new: str) -> str:
 def _repeated(text: str, times: int) -> str:
     check_length(len(text) * times)
     return text * times
+
+
+def _elements(parts: Iterable[str | tuple[str | None, ...] | None]) -> Iterator[str]:
+    """The texts of a list of texts and arrays of texts, without NULL."""
+    for part in parts:
+        if isinstance(part, tuple):
+            yield from _elements(part)
+        elif part is not None:
+            yield part
 
 
 def _locate(part: str | None, text: str | None, start: int | None = 1) -> int | None:
@@ -202,7 +212,7 @@ TEXT: Final = (
     BuiltIn(
         "concat_ws",
         "string, string ... -> string",
-        lambda by, *texts: None if by is None else joined_by(by, [text for text in texts if text is not None]),
+        lambda by, *texts: None if by is None else joined_by(by, list(_elements(texts))),
         strict=False,
     ),
     # Spark trims spaces, and no other white space.

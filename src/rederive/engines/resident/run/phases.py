@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from rederive.analysis.cost import Estimate, Statistics, estimate
 from rederive.analysis.graph import Component
@@ -352,11 +352,14 @@ class GroupInitial:
         self.groups.rollback()
 
 
+_FEW: Final = 64  # rows: a smaller relation does not change what is cheapest
+
+
 class CostEstimate:
     """What a component's maintenance costs at the present sizes: views that were defined over empty relations do not stay small.
 
-    The estimate is made again when as many rows have changed as there were then, so its cost is spread over them, and the sizes
-    are not what they were.
+    The estimate is made again when as many rows of a relation have changed as it had then, so its cost is spread over them, and
+    the sizes are not what they were.
     """
 
     def __init__(self, component: Component, influents: Collection[str], statistics: Statistics) -> None:
@@ -366,12 +369,14 @@ class CostEstimate:
         self._sizes: tuple[int, ...] = ()
         self._make()
 
-    def present(self, changed: int = 0) -> Estimate:
-        """The estimate for a transaction that changes this many rows."""
-        self._changed += changed
-        # Amortized: the next estimate comes after as many changed rows as these relations had at the last one.
-        if self._changed > self._rows:
+    def present(self, changed: Iterable[tuple[str, int, int]] = ()) -> Estimate:
+        """The estimate for a transaction in which so many rows of each relation leave and enter."""
+        # Amortized: the next estimate comes after as many changed rows of a relation as it had at the last one. The sizes are
+        # those before this transaction, whose rows count for the next one.
+        if any(self._left[name] < 0 for name in self._names):
             self._make()
+        for name, gone, came in changed:
+            self._left[name] -= gone + came
         return self._estimate
 
     def _make(self) -> None:
@@ -380,7 +385,7 @@ class CostEstimate:
         sizes = tuple(number.bit_length() for number in rows)
         if sizes != self._sizes:
             self._estimate, self._sizes = estimate(self._component, self._statistics), sizes
-        self._rows, self._changed = sum(rows), 0
+        self._left = {name: max(number, _FEW) for name, number in zip(self._names, rows, strict=True)}
 
 
 def _run_all(phases: Sequence[Runnable], meter: Meter, limits: Limits) -> None:
@@ -447,7 +452,7 @@ class LinkedSection:
             return self.phases, 0.0
         # Exact sizes of the deltas below: sections run bottom up, so what this one reads is complete.
         changed = [(name, len(gone), len(came)) for name, (gone, came) in self.influents.items() if gone or came]
-        present = self.estimate.present(sum(gone + came for _, gone, came in changed))
+        present = self.estimate.present(changed)
         costs = ((present.per_row.get(name, (0.0, 0.0)), gone, came) for name, gone, came in changed)
         incremental = sum(leaves * gone + enters * came for (leaves, enters), gone, came in costs)
         return (self.phases, incremental) if incremental <= present.whole else (self.from_scratch, present.whole)
