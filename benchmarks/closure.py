@@ -1,7 +1,7 @@
 """The closure of Debian's dependency graph: 274,855 edges, 3,453,579 pairs.
 
-Evaluated from scratch, then kept up to date while edges leave and come back, one at a time. The peer has one way to answer in
-each case: it computes the closure again.
+Evaluated from scratch, then kept up to date while edges leave and come back, one at a time. DuckDB has one way to answer in each
+case: it computes the closure again. Two engines in Rust maintain it, too, where `cargo` has built them (`benchmarks.peers.rust`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from random import Random
 from statistics import median
 
 import rederive
-from benchmarks.peers import DuckDB
+from benchmarks.peers import DuckDB, rust
 from benchmarks.report import Check, Figure, Goal, Section
 from benchmarks.rounds import Edge, Round, Spread, one_round, timed
 from rederive.ingest.input_file import read_rows
@@ -43,17 +43,23 @@ class Evaluations:
     sizes: set[int]
 
 
-def run(edges: int, repeats: int, seed: int) -> Iterator[Section]:
+def run(edges: int, repeats: int, seed: int, engines: Sequence[str] = ()) -> Iterator[Section]:
     """Initial evaluation, random one-edge changes, the three named edges; all of it checked against DuckDB."""
     rows = read_edges()
     peer = DuckDB.of(rows)
     evaluations = evaluate(rows, peer, repeats)
     yield initial_section(evaluations)
     db = evaluated(loaded(rows))
-    rounds = [one_round(db, edge) for edge in Random(seed).sample(rows, edges)]
+    chosen = Random(seed).sample(rows, edges)
+    rounds = [one_round(db, edge) for edge in chosen]
     yield changes_section(rounds, min(evaluations.peer))
     named = {edge: [one_round(db, edge) for _ in range(repeats)] for edge in NAMED}
     yield named_section(named, peer, repeats, peer.agrees(db.pipeline.state.engine.rows("closure", {})))
+    changed = [*chosen, *(edge for edge in NAMED for _ in range(repeats))]
+    operations = [(kind, edge) for edge in changed for kind in ("D", "I")]
+    every_round = [*rounds, *(r for each in named.values() for r in each)]
+    for name in filter(rust.is_built, engines):
+        yield rust_section(rust.run(name, rows, operations), every_round, evaluations, edges, repeats)
 
 
 # From scratch
@@ -117,7 +123,7 @@ def initial_section(times: Evaluations) -> Section:
         (Check(f"both find {size:,} pairs", times.sizes == {size}),),
         (
             f"Repeats: {len(times.ours)}, by turns. rederive stores and indexes the view; DuckDB only counts it.",
-            "DuckDB uses all cores, rederive one. Goals are in multiples of DuckDB's time; integer codes are for information.",
+            "CPU time, one thread each. Goals are in multiples of DuckDB's time; integer codes are for information.",
         ),
     )
 
@@ -165,3 +171,38 @@ def named_section(named: dict[Edge, list[Round]], peer: DuckDB, repeats: int, sa
     checks.append(Check("each delete loses exactly the rows that its insert wins", verified))
     checks.append(Check("after all these changes, every row of the view is DuckDB's", same))
     return Section("Debian closure: edges that much depends on", tuple(figures), tuple(checks), notes)
+
+
+# The engines in Rust
+
+
+def rust_section(theirs: rust.RustRun, rounds: Sequence[Round], evaluations: Evaluations, edges: int, repeats: int) -> Section:
+    """The same changes in the same order: the random edges first, then each named one as often as it was repeated."""
+    figures = [Figure("initial evaluation", median(evaluations.ours), theirs.initial)]
+    for name, ours, peer in (
+        ("delete", [r.delete for r in rounds], theirs.seconds[::2]),
+        ("insert", [r.insert for r in rounds], theirs.seconds[1::2]),
+    ):
+        figures.append(_compare(f"{edges} random edges, {name}, median", ours[:edges], peer[:edges]))
+        for i, (x, y) in enumerate(NAMED):
+            part = slice(edges + i * repeats, edges + (i + 1) * repeats)
+            figures.append(_compare(f"{x} -> {y}, {name}", ours[part], peer[part], has_goal=name == "delete"))
+    ours_changed = [{tuple(row) for row in r.rows} for r in rounds for _ in range(2)]
+    return Section(
+        f"Debian closure: beside {theirs.name}",
+        tuple(figures),
+        (
+            Check(f"both find {theirs.pairs:,} pairs", evaluations.sizes == {theirs.pairs}),
+            Check(f"all {len(ours_changed):,} changes are the same rows", ours_changed == theirs.changes),
+        ),
+        (
+            "CPU time of each process; medians. The right-linear program, one thread, all of its rows handed over.",
+            f"Its resident set after the evaluation: {theirs.memory / 1e6:,.0f} MB; for ours see the benchmark memory.",
+        ),
+        theirs.name.split(" ")[0],
+    )
+
+
+def _compare(name: str, ours: Sequence[float], peer: Sequence[float], *, has_goal: bool = False) -> Figure:
+    goal = Goal("≤ 1x", median(ours) <= median(peer)) if has_goal else None
+    return Figure(name, median(ours), median(peer), goal)

@@ -13,11 +13,13 @@ from random import Random
 from statistics import median
 
 import rederive
+from benchmarks.memory import resident
 from benchmarks.peers import DuckDB
 from benchmarks.report import Check, Figure, Goal, Section, Unit
 from benchmarks.rounds import Round, one_round, timed
 
 NODES, EDGES = 20, 40
+COMPARED = 1_000_000  # edges up to which DuckDB computes the closure too: that of ten times as many takes it gigabytes
 PROGRAM = """
     .decl edge(x: number, y: number)
     .decl closure(x: number, y: number)
@@ -31,18 +33,31 @@ PROGRAM = """
 class Graph:
     """A graph of one size, in a database and in the peer, and the edges that will leave and come back."""
 
-    edges: list[tuple[int, int]]
+    size: int
     chosen: list[tuple[int, int]]
     db: rederive.Database
-    peer: DuckDB
+    peer: DuckDB | None
+    memory: int
 
     @classmethod
     def of(cls, size: int, changes: int, seed: int) -> Graph:
+        before = resident()
         edges = random_edges(size, seed)
+        chosen, number = Random(seed).sample(edges, changes), len(edges)
+        peer = DuckDB.of(edges) if number <= COMPARED else None
         db = rederive.open()
         db.define(PROGRAM)
         db.pipeline.load({"edge": edges})
-        return cls(edges, Random(seed).sample(edges, changes), db, DuckDB.of(edges))
+        del edges
+        return cls(number, chosen, db, peer, resident() - before)
+
+    def recompute(self, repeats: int) -> float | None:
+        """The seconds in which the peer computes the closure again."""
+        return None if self.peer is None else median(timed(self.peer.closure_size)[0] for _ in range(repeats))
+
+    def agrees(self) -> bool:
+        """Whether the view is the peer's."""
+        return self.peer is None or self.peer.agrees(self.db.pipeline.state.engine.rows("closure", {}))
 
 
 def random_edges(size: int, seed: int) -> list[tuple[int, int]]:
@@ -60,18 +75,20 @@ def random_edges(size: int, seed: int) -> list[tuple[int, int]]:
 def run(sizes: Sequence[int], changes: int, repeats: int, seed: int) -> Iterator[Section]:
     graphs = [Graph.of(size, changes, seed) for size in sorted(sizes)]
     rounds = by_turns(graphs, changes)
-    recomputes = [median(timed(graph.peer.closure_size)[0] for _ in range(repeats)) for graph in graphs]
+    recomputes = [graph.recompute(repeats) for graph in graphs]
     yield Section(
         f"Growth: one edge deleted and inserted, {changes} random edges of each graph",
         tuple(_figures("delete", graphs, [median(r.delete for r in each) for each in rounds], recomputes))
-        + tuple(_figures("insert", graphs, [median(r.insert for r in each) for each in rounds], recomputes)),
+        + tuple(_figures("insert", graphs, [median(r.insert for r in each) for each in rounds], recomputes))
+        + tuple(Figure(f"resident set, {graph.size:,} edges", graph.memory, unit=Unit.BYTES) for graph in graphs),
         (
             Check("each delete loses exactly the rows that its insert wins", all(r.verified for each in rounds for r in each)),
-            Check(
-                "every view equals DuckDB's", all(g.peer.agrees(g.db.pipeline.state.engine.rows("closure", {})) for g in graphs)
-            ),
+            Check(f"every view of up to {COMPARED:,} edges equals DuckDB's", all(graph.agrees() for graph in graphs)),
         ),
-        (f"Blocks of {NODES} nodes with {EDGES} edges each; medians. The graphs take turns, edge by edge.",),
+        (
+            f"Blocks of {NODES} nodes with {EDGES} edges each; medians of CPU time. The graphs take turns, edge by edge.",
+            "The resident set is what loading and evaluating added, with DuckDB's table where it is compared.",
+        ),
     )
 
 
@@ -84,8 +101,8 @@ def by_turns(graphs: Sequence[Graph], changes: int) -> list[list[Round]]:
     return rounds
 
 
-def _figures(name: str, graphs: Sequence[Graph], ours: Sequence[float], peers: Sequence[float]) -> Iterator[Figure]:
+def _figures(name: str, graphs: Sequence[Graph], ours: Sequence[float], peers: Sequence[float | None]) -> Iterator[Figure]:
     for graph, mine, peer in zip(graphs, ours, peers, strict=True):
-        yield Figure(f"{name}, {len(graph.edges):,} edges", mine, peer)
+        yield Figure(f"{name}, {graph.size:,} edges", mine, peer)
     ratio = ours[-1] / ours[0]
-    yield Figure(f"{name}, largest to smallest", ratio, peers[-1] / peers[0], Goal("< 2x", ratio < 2), Unit.RATIO)
+    yield Figure(f"{name}, largest to smallest", ratio, goal=Goal("< 2x", ratio < 2), unit=Unit.RATIO)

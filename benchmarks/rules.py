@@ -49,7 +49,7 @@ def salaries(employees: int, changes: int) -> tuple[float, float, set[int], bool
     """Medians of an update with the rule and of the peer's sum, the tuples touched, and whether the alarms were right."""
     alarms: list[object] = []
     db = employed(employees, alarms)
-    peer = duckdb.connect()
+    peer = duckdb.connect(config={"threads": 1})
     peer.execute("CREATE TABLE employee AS SELECT range AS id, 1000 AS salary FROM range(?)", [employees])
     ours, theirs, touched, over = [], [], set(), []
     for step in range(changes):

@@ -18,6 +18,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # so that it runs as a script, from any folder
 
 from benchmarks import closure, growth, memory, modules, on_demand, rules, selfmaint, service, spark, tradeoff
+from benchmarks.peers.rust import PEERS
 from benchmarks.report import Machine, Section, data, markdown, tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -33,12 +34,13 @@ class Options:
     repeats: int
     changes: int
     seed: int
+    rust: tuple[str, ...]
     docs: Path | None
 
 
 # Name, and how its `run` is called. A new benchmark is a file and a line here.
 BENCHMARKS: dict[str, Callable[[Options], Iterator[Section]]] = {
-    "closure": lambda o: closure.run(o.edges, o.repeats, o.seed),
+    "closure": lambda o: closure.run(o.edges, o.repeats, o.seed, o.rust),
     "memory": lambda o: memory.run(),
     "growth": lambda o: growth.run(o.sizes, o.growth_edges, o.repeats, o.seed),
     "on_demand": lambda o: on_demand.run(o.changes, o.repeats, o.seed),
@@ -65,6 +67,13 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
         raise typer.BadParameter(f"{option} takes numbers with commas between them, not '{text}'") from None
 
 
+def _peers(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, text.split(",")))
+    if unknown := [name for name in names if name not in PEERS]:
+        raise typer.BadParameter(f"unknown engine '{unknown[0]}'; known: {', '.join(PEERS)}")
+    return names
+
+
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"Which: {', '.join(BENCHMARKS)}. All, if none is named.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every figure as JSON.")] = None,
@@ -79,6 +88,7 @@ def main(
     repeats: Annotated[int, typer.Option(min=1, help="How often to evaluate from scratch.")] = 3,
     changes: Annotated[int, typer.Option(min=4, help="Random changes where no view is stored; half of them for tradeoff.")] = 200,
     seed: Annotated[int, typer.Option(help="What the random choices follow from.")] = 1,
+    rust: Annotated[str, typer.Option(help="Engines in Rust to compare with; built where cargo is there.")] = ",".join(PEERS),
 ) -> None:
     """Measure rederive beside DuckDB, in one run."""
     chosen = names or list(BENCHMARKS)
@@ -93,6 +103,7 @@ def main(
         repeats,
         changes,
         seed,
+        _peers(rust),
         DOCS if write else None,
     )
     console, machine = Console(), Machine.this()

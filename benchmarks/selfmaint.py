@@ -56,7 +56,7 @@ class Peer:
     """The sources themselves, on DuckDB."""
 
     def __init__(self, found: dict[str, list[Row]]) -> None:
-        self._connection = duckdb.connect()
+        self._connection = duckdb.connect(config={"threads": 1})
         columns = {"r": ("x", "y"), "s": ("y", "z"), "t": ("z",)}
         for name, rows in found.items():
             typed = ", ".join(f"{column} BIGINT" for column in columns[name])

@@ -6,7 +6,7 @@ import doctest
 import json
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import pytest
 
@@ -26,10 +26,12 @@ from benchmarks import (
     service_load,
     tradeoff,
 )
+from benchmarks.peers import rust
 from benchmarks.report import Check, Figure, Goal, Machine, Section, Unit
 from rederive.delta import Delta
 
-MODULES = [import_module(f"benchmarks.{module.name}") for module in iter_modules(benchmarks.__path__) if module.name != "run"]
+NAMES = [module.name for module in walk_packages(benchmarks.__path__, "benchmarks.")]
+MODULES = [import_module(name) for name in NAMES if name != "benchmarks.run"]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -91,6 +93,16 @@ def test_a_wrong_closure_is_noticed() -> None:
     assert not graph.agrees([(1, 2), (2, 3)])
     assert not graph.agrees([(1, 2), (2, 3), (1, 3), (1, 3)])
     assert not graph.agrees([(1, 2), (2, 3), (1, 3), (3, 1)])
+
+
+def test_a_change_that_an_engine_in_rust_does_not_find_is_noticed() -> None:
+    """The changes of each deletion and insertion are compared, row by row."""
+    done = [rounds.Round(0.1, 0.1, 0.0, (3, 4), (("a", "b"),), True)] * 4
+    times = closure.Evaluations([1.0], [1.0], [1.0], [1.0], [1.0], {7})
+    same = rust.RustRun("an engine", 1.0, 7, 1, [0.1] * 8, [{("a", "b")}] * 8)
+    other = rust.RustRun("an engine", 1.0, 7, 1, [0.1] * 8, [{("a", "b")}] * 7 + [{("a", "c")}])
+    assert [check.ok for check in closure.rust_section(same, done, times, 1, 1).checks] == [True, True]
+    assert [check.ok for check in closure.rust_section(other, done, times, 1, 1).checks] == [True, False]
 
 
 def test_a_round_that_does_not_come_back_is_noticed() -> None:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 import rederive
+from rederive.engines.resident.run import closure_deletions
 from rederive.engines.resident.run.closure_deletions import components_of
 
 FORMS = {
@@ -58,6 +59,26 @@ def test_random_graphs_lose_what_their_definition_loses(form: str, degree: float
             assert set(found.plus if found else ()) == expected - before
             edges = after
         assert set(db.query("p(x, y)")) == closure(edges)
+
+
+@pytest.mark.parametrize("worth", [1, 1000])
+@pytest.mark.parametrize("degree", [0.7, 1.2, 2.0])
+def test_random_graphs_lose_the_same_end_by_end(degree: float, worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first place on, within a bound that is too small at times, and within one that never is."""
+    monkeypatch.setattr(closure_deletions, "BY_END_FROM", 1)
+    monkeypatch.setattr(closure_deletions, "WORTH", worth)
+    test_random_graphs_lose_what_their_definition_loses("right-linear", degree)
+
+
+def test_many_places_that_lose_one_end_are_found_from_the_end() -> None:
+    """A chain of 200 places leads to the deleted step; some of them reach the second of the lost ends another way."""
+    db = opened("right-linear")
+    chain = {(i, i + 1) for i in range(200)}
+    fans = {(i, 1000 * i + k) for i in range(1, 200) for k in range(5)}
+    edges = chain | fans | {(200, 300), (300, 301), (3, 301)}
+    change(db, set(), edges)
+    result = change(db, {(200, 300)}, set())
+    assert set(result.changes["p"].minus) == {(i, 300) for i in range(201)} | {(i, 301) for i in range(4, 201)}
 
 
 def test_a_chord_of_a_component_costs_a_search() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import rederive
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.resident.run import patience, phases
+from rederive.engines.resident.run import aged_deletions, patience, phases
 from rederive.engines.resident.run.ages import Ages
 from rederive.engines.resident.run.patience import Patience
 from rederive.ir.rules import Program, defines
@@ -72,6 +72,14 @@ def random_rows(random: Random, arity: int, values: int, many: int) -> set[Row]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_deletions_are_exact(name: str, strategy: str) -> None:
     play(name, strategy)
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if not name.startswith("closures")])
+def test_rows_that_are_tried_again_become_younger(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one moment, then after two more and so on: here a first evaluation has fewer moments than the first window."""
+    monkeypatch.setattr(aged_deletions, "SOON", 1)
+    monkeypatch.setattr(aged_deletions, "LATER", 2)
+    play(name, "materialized")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

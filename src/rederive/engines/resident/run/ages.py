@@ -2,7 +2,8 @@
 
 A leaf that a fixpoint takes in is one moment. The rows under a key are stored with the moment they came at: one number where they
 came together, else a list of leaves in the order of their moments. Rows that a transaction deletes and puts back are as young as
-rows that it inserts.
+rows that it inserts. Rows that keep a derivation from younger rows alone move to a later moment, which may be that of others:
+rows of one moment do not derive one another.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ class Timeline:
     """The moments of one component. `now`: the youngest. `limit`: proofs read rows that came before it.
 
     `deleted` and `arrived` are what the transaction deleted, before anything was put back, and what it put back or inserted, in
-    order. `evaluated` are the leaves of an evaluation from scratch, where one ran instead.
+    order; `moved` are rows that have a later moment. `evaluated` are the leaves of an evaluation from scratch, if one ran.
     """
 
     now: int = 0
     limit: int = 0
     deleted: list[Arrival] = field(default_factory=list)
+    moved: list[tuple[Ages, Key, Leaf, int]] = field(default_factory=list)
     arrived: list[Arrival] = field(default_factory=list)
     evaluated: list[Arrival] | None = None
     ages: list[Ages] = field(default_factory=list)
@@ -44,12 +46,14 @@ class Timeline:
             for ages in self.ages:
                 ages.moments.clear()
             self._append(self.evaluated)
-        elif self.deleted or self.arrived:
+        elif self.deleted or self.arrived or self.moved:
             changed: dict[tuple[int, Key], Arrival] = {}
-            for ages, key, leaf in (*self.deleted, *self.arrived):
+            for ages, key, leaf in (*self.deleted, *self.arrived, *(part[:3] for part in self.moved)):
                 changed.setdefault((id(ages), key), (ages, key, BitMap()))[2].__ior__(leaf)
             for ages, key, leaf in changed.values():
                 ages.forget(key, leaf)
+            for ages, key, leaf, moment in self.moved:
+                ages.move(key, leaf, moment)
             self._append(self.arrived)
         self.rollback()
 
@@ -57,15 +61,14 @@ class Timeline:
         """Give leaves moments after all others, in this order; the tables hold all of them already."""
         for ages, key, leaf in arrivals:
             self.now += 1
-            entry = ages.moments.setdefault(key, [])
-            assert isinstance(entry, list)
-            entry.append((self.now, leaf))
+            ages.entry(key).append((self.now, leaf))
         for ages, key, _ in arrivals:
             ages.compact(key)
 
     def rollback(self) -> None:
         """Forget what the transaction did."""
         self.deleted.clear()
+        self.moved.clear()
         self.arrived.clear()
         self.evaluated = None
 
@@ -104,21 +107,38 @@ class Ages:
             self.moments[key] = left
             self.compact(key)
 
+    def entry(self, key: Key) -> list[tuple[int, Leaf]]:
+        """The moments of a key whose rows of this transaction are forgotten, as a list."""
+        entry = self.moments.setdefault(key, [])
+        assert isinstance(entry, list)
+        return entry
+
+    def move(self, key: Key, leaf: Leaf, moment: int) -> None:
+        """Give rows that were forgotten a moment, which need not be the youngest."""
+        entry = self.entry(key)
+        i = bisect_left(entry, (moment,))
+        if i < len(entry) and entry[i][0] == moment:
+            entry[i] = (moment, entry[i][1] | leaf)
+        else:
+            entry.insert(i, (moment, leaf))
+        self.compact(key)
+
     def compact(self, key: Key) -> None:
         """One moment is a number where it has all rows of the table's leaf."""
         entry = self.moments[key]
         if isinstance(entry, list) and len(entry) == 1 and len(entry[0][1]) == len(self.table.primary[key]):
             self.moments[key] = entry[0][0]
 
-    def younger(self, key: Key, leaf: Leaf, moment: int) -> Iterator[tuple[int, Leaf]]:
-        """The rows of a leaf that came after a moment, by the moments they came at."""
+    def younger(self, key: Key, leaf: Leaf, moment: int, until: int) -> Iterator[tuple[int, Leaf]]:
+        """The rows of a leaf that came after a moment and not after another one, by the moments they came at."""
         entry = self.moments[key]
         if isinstance(entry, int):
-            if entry > moment:
+            if moment < entry <= until:
                 yield entry, leaf
             return
-        for came, rows in reversed(entry):
-            if came <= moment:
+        for i in range(bisect_left(entry, (moment + 1,)), len(entry)):
+            came, rows = entry[i]
+            if came > until:
                 return
             if part := rows & leaf:
                 yield came, part

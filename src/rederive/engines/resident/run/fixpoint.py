@@ -106,11 +106,22 @@ class Target:
     disqualify: Probe | None = None
     record: Callable[[Key, Leaf], None] | None = None
 
-    def order(self) -> list[Key] | None:
-        """Along the flow from what is pending, where that is much and the flow is known."""
+    def order(self, meter: Meter) -> list[Key] | None:
+        """Along the flow from what is pending and new, where that is much and the flow is known."""
         if self.flow is None or len(self.pending) < ORDERED_FROM:
             return None
-        return reverse_postorder(self.pending, self.flow)
+        self._drop_known(meter)
+        return reverse_postorder(self.pending, self.flow) if len(self.pending) >= ORDERED_FROM else None
+
+    def _drop_known(self, meter: Meter) -> None:
+        """Leave only rows pending that the table does not have: a step that much leads to adds few."""
+        for key, leaf in list(self.pending.items()):
+            have = self.known(key)
+            if have is not None:
+                meter.count(leaf.intersection_cardinality(have))
+                leaf -= have
+                if not leaf:
+                    del self.pending[key]
 
     def sweep(self, meter: Meter, order: list[Key] | None = None) -> None:
         """Take in the leaves pending now."""
@@ -167,7 +178,7 @@ class Fixpoint:
         while waiting := [target for target in self.targets if target.pending]:
             for target in waiting:
                 # The first order serves all rounds: it holds every key that the pending leaves can flow to.
-                order = order or target.order()
+                order = order or target.order(meter)
                 target.sweep(meter, order)
             rounds += 1
             if rounds > most:

@@ -16,7 +16,7 @@ from time import process_time
 from rederive.engines.resident.run.fixpoint import Meter
 
 LEAST = 0.05  # seconds: no work is given up sooner, so that small transactions never look at the clock
-SHARE = 0.35  # of the time of an evaluation from scratch: with the evaluation itself and what is overshot, 1.5 times that
+SHARE = 0.2  # of the time of an evaluation from scratch: with the evaluation itself, which reads the change too, 1.6 times that
 SLACK = 4.0  # an evaluation from scratch may take this many times what is known; times vary, and relations grow
 MORE = 4.0  # times the time that was not enough
 GUESSED = 4e-6  # seconds for a row that is read, measured on closures that are derived in two states

@@ -1,4 +1,7 @@
-"""The peer: DuckDB, which computes a closure by recursive SQL, on all cores, and computes it again after every change."""
+"""The peer: DuckDB, which computes a closure by recursive SQL, and computes it again after every change.
+
+It runs on one thread, as we do: times are CPU time of the process.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class DuckDB:
     """
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect()
+        self._connection = duckdb.connect(config={"threads": 1})
 
     @classmethod
     def of(cls, edges: Sequence[Pair]) -> DuckDB:
