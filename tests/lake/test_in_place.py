@@ -414,7 +414,7 @@ def test_a_stream_ends_with_the_error_of_its_source(spark: SparkSession, tmp_pat
 # Without Spark
 
 REFUSED = {
-    "CREATE TABLE t USING DELTA": "USING without LOCATION",
+    "CREATE TABLE t USING DELTA": "a table without columns",
     "CREATE TABLE t (x INT) LOCATION '/t'": "LOCATION of something other than a Delta table",
     "CREATE TABLE t (x INT) USING CSV LOCATION '/t'": "LOCATION of something other than a Delta table",
     "CREATE VIEW v USING DELTA LOCATION '/t' AS SELECT 1 AS x": "LOCATION",

@@ -56,8 +56,8 @@ def watch(
     if view is None and not rules:
         raise typer.BadParameter("name a view, or give --rules")
     bindings = parse_bindings(where or ())
-    note_silence(url, patience)
     with rederive.connect(url, token=token, patience=patience) as db, suppress(KeyboardInterrupt):
+        note_silence(url, patience)
         if rules:
             _watch_firings(db, view, once, as_json)
         else:
@@ -146,8 +146,8 @@ def apply(
     """
     # A key in any case: a lost answer is repeated under it, and the transaction is applied once.
     key = key or uuid4().hex
-    note_silence(url, patience)
     with rederive.connect(url, token=token, patience=patience) as db:
+        note_silence(url, patience)
         for batch in _batches(file):
             name, first, _ = batch[0]
             try:

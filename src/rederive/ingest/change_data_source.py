@@ -27,9 +27,10 @@ from rederive.errors import MalformedInput, Mismatch, SchemaMismatch, StoreError
 from rederive.ir.rules import Relation
 from rederive.ir.terms import INTERVAL, UTC, Row
 from rederive.lake.change_table import CHANGE, COUNT, MINUS, PLUS, VERSION, change_schema
+from rederive.lake.local_writes import as_stored
 from rederive.lake.names import folder_name
 from rederive.lake.tables import Area
-from rederive.lake.types import arrow_table, as_stored, schema_of, table_field
+from rederive.lake.types import arrow_table, schema_of, table_field
 from rederive.locations import local_folder
 from rederive.store.journal.reader import JournalReader
 

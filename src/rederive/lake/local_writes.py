@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
+from pyspark.sql.types import StructType
 
 from rederive.arrow_types import to_arrow_column
 from rederive.errors import Mismatch, WriteConflict
@@ -40,7 +41,7 @@ from rederive.lake.local_log import (
     write_synced,
 )
 from rederive.lake.names import column_names
-from rederive.lake.types import as_stored, rows_of
+from rederive.lake.types import STORED_TYPES, rows_of
 
 _ATTEMPTS: Final = 5
 _ORDERED: Final = (Kind.NUMBER, Kind.SYMBOL, Kind.DATE)  # whose least and greatest values the log holds as JSON
@@ -143,6 +144,15 @@ def identity_names(relation: Relation) -> tuple[str, ...]:
     """The columns that identify a row, by which the rows of a file are ordered."""
     names = column_names(relation)
     return tuple(names[i] for i in relation.key) or names
+
+
+def as_stored(table: pa.Table, schema: StructType) -> pa.Table:
+    """The columns of a schema as a Delta table has them: its numbers may be narrow, and its timestamps instants."""
+    names = {field.name: field.dataType.typeName() for field in schema.fields}
+    columns = {
+        name: table[name].cast(STORED_TYPES[type]) if type in STORED_TYPES else table[name] for name, type in names.items()
+    }
+    return pa.table(columns)
 
 
 def _write_file(log: LocalLog, rows: pa.Table, by: Sequence[str] = (), *, data_change: bool = True) -> list[Action]:

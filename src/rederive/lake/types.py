@@ -55,7 +55,7 @@ _NAME: Final = re.compile(r"([a-z]+)(?:\((\d+),(\d+)\))?(?::(\d+))?")
 _SIMPLE: Final = {str(type): type for type in (SYMBOL, NUMBER, UNSIGNED, FLOAT, BOOLEAN, DATE, TIMESTAMP, BINARY, INTERVAL)}
 _INTEGERS: Final = {"byte": pyarrow.int8(), "short": pyarrow.int16(), "integer": pyarrow.int32(), "long": pyarrow.int64()}
 _TIMES: Final = {"timestamp": pyarrow.timestamp("us", "UTC"), "timestamp_ntz": pyarrow.timestamp("us")}
-_STORED: Final = {**_INTEGERS, **_TIMES, "float": pyarrow.float32()}
+STORED_TYPES: Final = {**_INTEGERS, **_TIMES, "float": pyarrow.float32()}
 MANY_ROWS: Final = 20_000
 """Rows from which on a Parquet file is faster than sending them to Spark."""
 
@@ -230,13 +230,6 @@ def arrow_table(relation: Relation, rows: Iterable[Row]) -> pyarrow.Table:
     return pyarrow.table(
         to_arrow_columns(rows, [without_maps(type) for type in relation.types]), names=list(column_names(relation))
     )
-
-
-def as_stored(table: pyarrow.Table, schema: spark_types.StructType) -> pyarrow.Table:
-    """The columns of a schema as a Delta table has them: its numbers may be narrow, and its timestamps instants."""
-    names = {field.name: field.dataType.typeName() for field in schema.fields}
-    columns = {name: table[name].cast(_STORED[type]) if type in _STORED else table[name] for name, type in names.items()}
-    return pyarrow.table(columns)
 
 
 def rows_of(table: pyarrow.Table, relation: Relation) -> list[Row]:
