@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 import rederive
-from rederive.errors import DuplicateKey, Redefined, RederiveError, SyntaxProblem, TypeClash, Unstratified, Unsupported
+from rederive.errors import (
+    DuplicateKey,
+    Redefined,
+    RederiveError,
+    SyntaxProblem,
+    TypeClash,
+    Unstratified,
+    Unsupported,
+    WrongArity,
+)
 from rederive.ir.terms import Row
 
 TABLES = """
@@ -102,7 +111,7 @@ def test_a_star_beside_group_by_is_its_columns(db: rederive.Database) -> None:
     ],
 )
 def test_stars_that_spark_refuses(db: rederive.Database, query: str) -> None:
-    with pytest.raises((TypeClash, Unsupported, SyntaxProblem)):
+    with pytest.raises((TypeClash, Unsupported, SyntaxProblem, WrongArity)):
         db.query(query)
 
 

@@ -71,7 +71,7 @@ def check_expressions(both: tuple[rederive.Database, SparkSession], expressions:
 
 
 def test_literals(both: tuple[rederive.Database, SparkSession]) -> None:
-    check_expressions(both, LITERALS, 182)
+    check_expressions(both, LITERALS, 186)
 
 
 def test_operators(both: tuple[rederive.Database, SparkSession]) -> None:

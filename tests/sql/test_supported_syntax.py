@@ -197,7 +197,7 @@ REFUSED = {
     "SELECT if(d, 1, 2, 3) FROM s": "'if' takes 3 arguments, not 4",
     "SELECT charindex('a', t) FROM s": "'charindex'",
     "SELECT date_add(day, 1.5) FROM s": "needs a number of days as INT",
-    "SELECT id FROM default.s": "a name with a schema",
+    "SELECT id FROM other.s": "a name with a schema",
     "SELECT * REPLACE (1 AS id) FROM s": "REPLACE",
     "VALUES (1), (2) LIMIT 1": "LIMIT in VALUES",
     "INSERT OR REPLACE INTO b VALUES (1, true, 1)": "INSERT OR",
@@ -211,9 +211,8 @@ REFUSED = {
     "CREATE TABLE x (v INT(5))": "INT(5)",
     "CREATE TABLE x (v TIMESTAMP(3))": "TIMESTAMP",
     "CREATE TABLE x (v DECIMAL(5, 2, 1))": "DECIMAL(5, 2, 1)",
-    "CREATE TABLE x (v INT UNIQUE)": "UNIQUE",
-    "CREATE TABLE x (v INT) USING delta": "USING",
-    "CREATE TABLE x (v INT) PARTITIONED BY (v)": "PARTITIONED BY",
+    "CREATE TABLE x (v INT) USING csv": "USING",
+    "CREATE TABLE x (v INT) PARTITIONED BY (w)": "PARTITIONED BY",
     "CREATE TEMPORARY TABLE x (v INT)": "temporary table",
     "CREATE VIEW x (y INT) AS SELECT id FROM s": "view's column",
     "SELECT v.x FROM (VALUES (1)) AS v(x DATE)": "in a column alias",
@@ -255,7 +254,7 @@ def test_functions_take_as_many_arguments_as_spark_s(spark: SparkSession) -> Non
         try:
             spark.sql(f"SELECT {name}({', '.join(['NULL'] * count)})")
         except AnalysisException as error:
-            return "WRONG_NUM_ARGS" not in str(error) and "UNRESOLVED_ROUTINE" not in str(error)
+            return not any(one in str(error) for one in ("WRONG_NUM_ARGS", "UNRESOLVED_ROUTINE", "REQUIRED_PARAMETER_NOT_FOUND"))
         return True
 
     db = rederive.open()
@@ -281,8 +280,7 @@ def test_functions_take_as_many_arguments_as_spark_s(spark: SparkSession) -> Non
         ("CREATE VIEW v AS s", "the name of a table as a query"),
         ("CREATE VIEW v AS FROM s |> LIMIT 2 |> WHERE id > 1", "the pipe operator |>"),
         ("CREATE VIEW v AS FROM s |> UNION ALL SELECT * FROM s", "the pipe operator |>"),
-        ("CREATE TABLE x (a INT UNIQUE)", "UNIQUE"),
-        ("CREATE TABLE x (a INT) PARTITIONED BY (a)", "PARTITIONED BY"),
+        ("CREATE TABLE x (a INT) PARTITIONED BY (b)", "PARTITIONED BY"),
         ("DELETE b WHERE a = 1", "DELETE without FROM"),
     ],
 )
