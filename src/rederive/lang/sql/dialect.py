@@ -42,7 +42,7 @@ _LEVELS: Final[tuple[dict[tuple[TokenType, ...], _Build], ...]] = (
         (TokenType.DPIPE,): lambda left, right: exp.DPipe(this=left, expression=right, safe=True),
     },
 )
-_OWN_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "POSITION")
+_OWN_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR")
 _TERMS: Final = len(_LEVELS) - 1
 _TYPED_LITERALS: Final = {
     exp.DType.DATE,
@@ -68,6 +68,14 @@ def _overlay(parser: SparkParser) -> exp.Expr:
     return parser.expression(exp.Anonymous(this="overlay", expressions=arguments))
 
 
+def _position(parser: SparkParser) -> exp.Expr:
+    """POSITION(part IN text), or the arguments after commas."""
+    arguments = parser._parse_csv(parser._parse_bitwise)
+    if parser._match(TokenType.IN):
+        arguments.append(parser._parse_bitwise())
+    return parser.expression(exp.Anonymous(this="position", expressions=arguments))
+
+
 class AnsiParser(SparkParser):
     """Reads a call as a name and its arguments, except for the calls with a syntax of their own, such as CAST.
 
@@ -81,6 +89,7 @@ class AnsiParser(SparkParser):
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **{name: SparkParser.FUNCTION_PARSERS[name] for name in _OWN_SYNTAX},
         "OVERLAY": _overlay,
+        "POSITION": _position,
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "ANY")

@@ -86,9 +86,6 @@ def invocation_of(node: exp.Expr) -> Invocation:
             return Invocation("concat", node.expressions, node)
         case exp.Substring():
             return Invocation("substring", _present(node, "this", "start", "length"), node)
-        case exp.StrPosition():
-            # sqlglot has the text first; position takes the part, then the text.
-            return Invocation("position", _present(node, "substr", "this", "position"), node)
         case exp.Escape():
             return Invocation(function_name(node.this), [*_present(node.this, "this", "expression"), node.expression], node)
         case exp.Trim():

@@ -136,7 +136,6 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.Extract: "this expression",
     exp.Trim: "this position expression",
     exp.Substring: "this start length",
-    exp.StrPosition: "this substr position",
     exp.Anonymous: "this expressions",
     exp.Dot: "this expression",
     exp.CurrentDate: "",
