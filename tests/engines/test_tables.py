@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from rederive.engines.spark.net import by_arrow
 from rederive.engines.spark.plan.expressions import Named, number
 from rederive.engines.spark.plan.nodes import OneRow, Projection
 from rederive.engines.spark.plan.rule_plan import RulePlan
-from rederive.engines.spark.plan.sources import Distributed, Local
+from rederive.engines.spark.plan.sources import Distributed, Local, Source
 from rederive.engines.spark.run.aggregates.arrow_totals import table_totals
 from rederive.engines.spark.run.arrow_sets import net_tables, subtract
 from rederive.engines.spark.run.data_frames import DataFrameRows, collect_one, take_unchecked
@@ -30,7 +31,7 @@ from rederive.engines.spark.run.evaluation import Derivation, RelationRound, eva
 from rederive.engines.spark.session.types import from_arrow, to_arrow
 from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Aggregate, Atom, Function, Rule
-from rederive.ir.terms import NUMBER, SYMBOL, Kind, Row, Type
+from rederive.ir.terms import NUMBER, SYMBOL, Kind, Part, Row, Type
 from rederive.lang import compile_program
 from tests.oracle import consequences
 from tests.properties.programs import DOMAIN, scenarios
@@ -105,6 +106,21 @@ def test_a_join_that_finds_too_much_is_left_to_spark(spark: SparkSession) -> Non
     assert rule_of(JOIN, spark, few, p=alike, q=[("a", i) for i in range(5)]) is None
     apart: list[Row] = [(i, f"s{i}") for i in range(10)]
     assert rule_of(JOIN, spark, few, p=apart, q=[(f"s{i}", i) for i in range(10)]) == {(i, i) for i in range(10)}
+
+
+@pytest.mark.parametrize("body", ["p(x, y), q(x, _)", "p(x, y), q(_, y)", "p(x, y), !q(x, y)"])
+def test_a_join_of_arrays_is_left_to_spark(spark: SparkSession, body: str) -> None:
+    declared = " ".join(f".decl {name}(x: number, y: symbol)" for name in "pqv")
+    program, array = compile_program(f"{declared} v(x, y) :- {body}."), Type(Kind.ARRAY, parts=(Part("element", SYMBOL),))
+    relations = {
+        name: replace(relation, columns=(relation.columns[0], replace(relation.columns[1], type=array)))
+        for name, relation in program.relations.items()
+    }
+    (rule,) = (definition for definition in program.definitions if isinstance(definition, Rule))
+    compiled = RulePlan(rule, None, relations)
+    rows = Local((NUMBER, array), frozenset({(1, ("a", "b")), (2, ())}))
+    read: dict[int, Source] = {place: rows for place, _ in compiled.atoms}
+    assert derive_table(compiled, read, SparkEngine(spark).jobs) is None
 
 
 def test_a_product_is_left_to_spark(spark: SparkSession) -> None:

@@ -155,6 +155,9 @@ class _ArrowJoin:
 
 def _keys(left: pa.Table, right: pa.Table, names: Sequence[str]) -> list[str]:
     """The columns to join by, where Arrow finds the same equal as we do."""
+    # Neither as a key nor next to one does Arrow join a nested column.
+    if any(map(pa.types.is_nested, (*left.schema.types, *right.schema.types))):
+        raise _LeftToSpark
     for name in names:
         _check_comparable(left[name], right[name])
     return list(names)
