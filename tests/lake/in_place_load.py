@@ -35,7 +35,7 @@ STATEMENTS = {
     "NEW_COLUMN": "ALTER TABLE {sale} ADD COLUMN note STRING",
     "SET_NEW_COLUMN": "UPDATE {sale} SET note = 'seen'",
     "RESTORE": "RESTORE TABLE {sale} TO VERSION AS OF 1",
-    "REPLACE": "CREATE OR REPLACE TABLE {item} USING DELTA AS SELECT 1 AS item, 'z' AS kind",
+    "REPLACE": "CREATE OR REPLACE TABLE {item} USING DELTA AS SELECT 1 AS item, 'z' AS kind, array('new') AS tags",
     "VACUUM": "VACUUM {item} RETAIN 0 HOURS",
 }
 

@@ -212,6 +212,8 @@ REFUSED = {
     "CREATE TABLE x (v TIMESTAMP(3))": "TIMESTAMP",
     "CREATE TABLE x (v DECIMAL(5, 2, 1))": "DECIMAL(5, 2, 1)",
     "SELECT position('a', 'b', 1, 2)": "'position' takes 2 to 3 arguments, not 4",
+    "SELECT position('a' IN)": "an argument is missing",
+    "SELECT overlay('a' PLACING)": "an argument is missing",
     "CREATE TABLE x (v INT) USING csv": "USING",
     "CREATE TABLE x (v INT) PARTITIONED BY (w)": "PARTITIONED BY",
     "CREATE TEMPORARY TABLE x (v INT)": "temporary table",

@@ -61,10 +61,10 @@ def _no_typed_literal(parser: SparkParser, literal: exp.Expr, type: exp.DataType
 
 def _overlay(parser: SparkParser) -> exp.Expr:
     """OVERLAY(text PLACING new FROM start [FOR length]), or the same arguments after commas."""
-    arguments = [parser._parse_disjunction()]
+    arguments = [_argument(parser)]
     for word in ("PLACING", "FROM", "FOR"):
         if parser._match(TokenType.COMMA) or parser._match_text_seq(word):
-            arguments.append(parser._parse_disjunction())
+            arguments.append(_argument(parser))
     return parser.expression(exp.Anonymous(this="overlay", expressions=arguments))
 
 
@@ -72,8 +72,16 @@ def _position(parser: SparkParser) -> exp.Expr:
     """POSITION(part IN text), or the arguments after commas."""
     arguments = parser._parse_csv(parser._parse_bitwise)
     if parser._match(TokenType.IN):
-        arguments.append(parser._parse_bitwise())
+        arguments.append(_argument(parser))
     return parser.expression(exp.Anonymous(this="position", expressions=arguments))
+
+
+def _argument(parser: SparkParser) -> exp.Expr:
+    found = parser._parse_disjunction()
+    if found is None:
+        parser.raise_error("an argument is missing")
+    assert found is not None
+    return found
 
 
 class AnsiParser(SparkParser):
