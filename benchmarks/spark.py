@@ -21,7 +21,7 @@ from pyspark.sql.functions import col
 import rederive
 from benchmarks.closure import DATA
 from benchmarks.report import Check, Figure, Goal, Section
-from benchmarks.rounds import timed
+from benchmarks.rounds import elapsed
 from rederive.engines.spark.engine import SparkEngine
 from rederive.lake.session import spark_session
 from rederive.sources import ChangeFiles
@@ -66,11 +66,11 @@ def run(facts: tuple[int, ...]) -> Iterator[Section]:
 
 def closure(spark: SparkSession) -> Section:
     edges = spark.read.option("header", True).csv(str(DATA)).toDF("x", "y").distinct().localCheckpoint()
-    loops = [timed(lambda: plain_loop(edges)) for _ in range(LOOPS)]
+    loops = [elapsed(lambda: plain_loop(edges)) for _ in range(LOOPS)]
     loop_seconds, sizes = min(seconds for seconds, _ in loops), [size for _, size in loops]
     figures = []
     for name, decompose, goal in (("one job, by parts", True, GOAL_DECOMPOSED), ("in rounds", False, GOAL_LOOP)):
-        runs = [timed(lambda decompose=decompose: engine_closure(spark, edges, decompose)) for _ in range(RUNS)]  # type: ignore[misc]
+        runs = [elapsed(lambda decompose=decompose: engine_closure(spark, edges, decompose)) for _ in range(RUNS)]  # type: ignore[misc]
         seconds = min(seconds for seconds, _ in runs)
         sizes += [size for _, size in runs]
         figures.append(Figure(name, seconds, loop_seconds, Goal(f"{goal}x", loop_seconds >= goal * seconds)))
@@ -160,14 +160,14 @@ def one_bulk(spark: SparkSession, query: str, number: int) -> Measured:
     times, after = [], facts_of(spark, 0, number)
     for gone, came in steps:
         left, entered = after.where(gone).localCheckpoint(), facts_of(spark, *came).localCheckpoint()
-        times.append(timed(lambda left=left, entered=entered: db.apply("sale", inserts=entered, deletes=left))[0])  # type: ignore[misc]
+        times.append(elapsed(lambda left=left, entered=entered: db.apply("sale", inserts=entered, deletes=left))[0])  # type: ignore[misc]
         after = after.where(f"NOT ({gone})").union(entered)
     with tempfile.TemporaryDirectory() as folder:
         after.write.parquet(f"{folder}/sale")
         spark.read.parquet(f"{folder}/sale").createOrReplaceTempView("sale")
         for name, frame in dimensions.items():
             frame.createOrReplaceTempView(name)
-        again = min([timed(lambda: _written(spark.sql(query)))[0] for _ in range(1 + RUNS)][1:])
+        again = min([elapsed(lambda: _written(spark.sql(query)))[0] for _ in range(1 + RUNS)][1:])
         same = _same(spark, db, "answer", spark.sql(query))
     return Measured(number, min(times[2:-RUNS]), min(times[-RUNS:]), again, same)
 
@@ -216,7 +216,7 @@ def small(spark: SparkSession) -> Section:
         db.define(CLOSURE)
         db.load("edge", rows)
         _transaction(db, rows[0])
-        times[engine], found = timed(lambda db=db: _transaction(db, rows[1]))  # type: ignore[misc]
+        times[engine], found = elapsed(lambda db=db: _transaction(db, rows[1]))  # type: ignore[misc]
         changes.append(found)
     return Section(
         "Small transactions: the resident engine beside the Spark engine",
@@ -250,8 +250,8 @@ def stream(spark: SparkSession) -> Section:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         _write_changes(root / "in")
-        ours, changed = timed(lambda: _ingested(spark, root))
-        peer, written = timed(lambda: _appended(spark, root))
+        ours, changed = elapsed(lambda: _ingested(spark, root))
+        peer, written = elapsed(lambda: _appended(spark, root))
     return Section(
         "A stream of change files into the lake",
         (Figure(f"seconds for {STREAMED:,} rows ({STREAMED / ours:,.0f} rows/s)", ours, peer),),
