@@ -194,7 +194,7 @@ def kept_rows(db: rederive.Database) -> int:
     """The rows of all views that the database stores, those between the base relations and the monitored views too."""
     assert isinstance(db.pipeline.state.engine, ResidentEngine)
     present = db.pipeline.state.engine.installed
-    return sum(len(present.tables.table(name)) for name in present.stored_views)
+    return sum(len(present.tables.stored_table(name)) for name in present.stored_views)
 
 
 def section(case: Case, points: Mapping[str, Point], rounds: int) -> Section:
