@@ -1,4 +1,4 @@
-"""The notebook, the dbt project and the Airflow DAG run as they are, where what they need is installed."""
+"""The notebook, the dbt project, the Airflow DAG and the pipeline run as they are, where what they need is installed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rederive
+from rederive.lake.jars import find_jars
+from rederive.lake.session import DELTA
 from tests.examples.notebooks import run_notebook
 
 if TYPE_CHECKING:
@@ -145,3 +147,55 @@ print("report", sorted(map(tuple, spark.table("mart.report").collect())))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     reports = [line for line in done.stdout.splitlines() if line.startswith("report")]
     assert reports == ["report [('coffee', 9, 0), ('tea', 12, 1)]", "report [('coffee', 9, 0), ('tea', 13, 0)]"]
+
+
+# Spark Declarative Pipelines
+
+
+@pytest.mark.slow
+def test_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
+    """It builds what is downstream of a view, from its rows and from its changes. Without a metastore, once.
+
+    In processes of its own, whose Python has the packages of pipelines: REDERIVE_PIPELINES_PYTHON names it, or this one is used.
+    """
+    python = os.environ.get("REDERIVE_PIPELINES_PYTHON", sys.executable)
+    found = subprocess.run(
+        [python, "-c", "import grpc, yaml, pyspark; print(pyspark.__path__[0])"], capture_output=True, check=False
+    )
+    if found.returncode:
+        pytest.skip("pyspark[pipelines] is not installed")
+    shutil.copytree(EXAMPLES / "pipelines", tmp_path / "pipeline")
+    specification = tmp_path / "pipeline" / "spark-pipeline.yml"
+    text = specification.read_text(encoding="utf-8")
+    specification.write_text(text.replace("/tmp/mart_report", f"{tmp_path}/storage"), encoding="utf-8")
+    home = found.stdout.decode().strip()
+    settings = {**DELTA, "spark.jars": ",".join(map(str, find_jars() or ()))}
+    environment = {**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": python, "REDERIVE_LAKE": f"{tmp_path}/mart"}
+
+    def rows(table: str) -> list[tuple[object, ...]]:
+        return sorted(map(tuple, spark.read.parquet(f"{tmp_path}/pipeline/spark-warehouse/{table}").collect()))
+
+    def run() -> None:
+        options = [option for name, value in settings.items() for option in ("--conf", f"{name}={value}")]
+        done = subprocess.run(
+            [f"{home}/bin/spark-pipelines", "run", *options],
+            env=environment,
+            cwd=tmp_path / "pipeline",
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+    with rederive.open(lake=tmp_path / "mart", spark=spark) as db:
+        db.sql("CREATE TABLE sale (id INT PRIMARY KEY, kind STRING NOT NULL, amount INT NOT NULL)")
+        db.sql("CREATE MATERIALIZED VIEW by_kind AS SELECT kind, sum(amount) AS total FROM sale GROUP BY kind")
+        db.sql("INSERT INTO sale VALUES (1, 'tea', 5), (2, 'tea', 7), (3, 'coffee', 9)")
+        db.settle()
+        db.sql("INSERT INTO sale VALUES (4, 'coffee', 2)")
+        db.settle()
+        run()
+        assert rows("large_kinds") == [("coffee", 11), ("tea", 12)]
+        first, last = db.version - 1, db.version
+        assert rows("entered") == [(first, "coffee", 9), (first, "tea", 12), (last, "coffee", 11)]
