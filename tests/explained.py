@@ -21,6 +21,7 @@ from tests.oracle import Binding, compared, fold, matched, value_of
 Rows = dict[str, set[Row]]
 Deltas = dict[str, tuple[set[Row], set[Row]]]
 STATES = (Variant.OLD, Variant.NEW)
+SO_FAR = " so far in "  # names the rows of a component that a query has derived, in one state
 
 
 class ExplainedProgram:
@@ -206,7 +207,8 @@ class ExplainedProgram:
             return set(self.requests.get((state, self.magic[atom.relation]), ()))
         known = [(i, t) for i, t in enumerate(atom.terms) if isinstance(t, Constant) or t.name in binding]
         key = tuple(value_of(term, binding) for _, term in known)
-        return set(self.read(atom.relation, state or atom.variant, tuple(i for i, _ in known), key))
+        variant = atom.variant if state is None or SO_FAR in atom.relation else state
+        return set(self.read(atom.relation, variant, tuple(i for i, _ in known), key))
 
     def read(self, name: str, variant: Variant, bound: tuple[int, ...], key: Row) -> set[Row]:
         """The rows of a relation in one variant that have these values in the bound columns."""
@@ -262,7 +264,7 @@ class ExplainedProgram:
 
     def inside_solutions(self, rule: Rule, state: Variant, inside: Sequence[str]) -> Iterator[Binding]:
         """As `solutions`; literals of the component itself read what is derived so far: its own rules request the rest."""
-        names = {name: f"{name} so far in {state}" for name in inside}
+        names = {name: f"{name}{SO_FAR}{state}" for name in inside}
         self.rows |= {other: self.answers[state, name] for name, other in names.items()}
         body = [self.renamed(literal, names) for literal in rule.body]
         return self.solutions(body, {}, state)

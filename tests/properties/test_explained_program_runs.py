@@ -14,7 +14,7 @@ from rederive.maintain.explain import explain
 from rederive.maintain.plan import plan
 from rederive.maintain.program import MaintenanceProgram
 from tests.explained import Deltas, ExplainedProgram, Rows
-from tests.properties.programs import scenarios
+from tests.properties.programs import Sample, Signature, scenarios
 from tests.properties.test_maintained_equals_recomputed import Scenario, apply, changed, examples, loading
 
 
@@ -43,6 +43,14 @@ def run_both(strategy: str, scenario: Scenario) -> None:
 @given(scenario=scenarios())
 def test_the_printed_program_finds_what_the_engine_finds(strategy: str, scenario: Scenario) -> None:
     run_both(strategy, scenario)
+
+
+def test_a_recursion_that_is_looked_up_in_the_new_state() -> None:
+    """Found by the property: the interpreter read the rows of a component in the new state as those of another relation."""
+    rules = ("v(x, x) :- b(x).", "v(x, y) :- v(x, x), b(z), y = x + 1, y < 5.")
+    views = (Signature("v", ("number", "number")),)
+    sample = Sample((Signature("b", ("number",)),), views, rules, ())
+    run_both("filtration", (sample, {"b": [(0,), (1,), (2,)]}, [[("delete", "b", [(0,)])]]))
 
 
 @pytest.mark.parametrize("strategy", ["counting", "differencing"])

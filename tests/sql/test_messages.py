@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rederive
+from rederive.errors import SyntaxProblem
 
 NOT_SQL = {
     "SELECT id FROM t WHERE": "an expression is missing at 'WHERE'",
@@ -40,3 +41,11 @@ def test_a_message_has_words_of_sql(db: rederive.Database, text: str, capfd: pyt
     assert (NOT_SQL | REFUSED)[text] in message
     assert not any(word in message for word in ("sqlglot", "Token", "class "))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("source", ["USING u", "u dt", "USING u ON"])
+def test_a_merge_without_a_condition_is_a_syntax_error(source: str) -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE t (x INT PRIMARY KEY); CREATE TABLE u (x INT PRIMARY KEY); CREATE TABLE dt (x INT PRIMARY KEY)")
+    with pytest.raises(SyntaxProblem, match="MERGE has no condition"):
+        db.sql(f"MERGE INTO t {source} WHEN MATCHED THEN DELETE")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from rederive.errors import UnknownName, WrongArity
+from rederive.errors import SyntaxProblem, UnknownName, WrongArity
 from rederive.ir.rules import Relation
 from rederive.lang.sql.column_defaults import Lowered, default_of, generate_columns, is_default, is_generated
 from rederive.lang.sql.scope import identifier
@@ -35,7 +35,10 @@ def lower_merge(lowering: _DmlLowering, tree: exp.Merge) -> MergeRows:
     def of(matched: bool, by_source: bool) -> list[tuple[int, exp.When]]:
         return [(i, w) for i, w in whens if bool(w.args.get("matched")) is matched and bool(w.args.get("source")) is by_source]
 
-    target, source, on = tree.this, tree.args["using"], tree.args["on"]
+    target, source, on = tree.this, tree.args["using"], tree.args.get("on")
+    if not isinstance(on, exp.Expr):
+        hint = "write MERGE INTO t USING s ON t.id = s.id WHEN ..."
+        raise SyntaxProblem("not SQL: MERGE has no condition", lowering.parsed.span, hint=hint)
     matched = _question(lowering, table, of(True, False), exp.Join(this=source.copy(), on=on.copy()), target, tree)
     by_source = _question(
         lowering, table, of(False, True), exp.Join(this=source.copy(), on=on.copy(), side="LEFT", kind="ANTI"), target, tree

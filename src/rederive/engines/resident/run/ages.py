@@ -207,12 +207,15 @@ class EarlierRows:
 
     def test(self) -> Callable[[Key, Code], bool]:
         """Return a function from a primary key and a last column to whether that row is there."""
-        moments, timeline, gone = self._ages.moments, self._ages.timeline, self._gone.primary
+        moments, timeline = self._ages.moments, self._ages.timeline
+        primary, gone = self._table.primary, self._gone.primary
 
         def test(key: Key, last: Code) -> bool:
-            entry = moments[key]
+            entry = moments.get(key)
+            if entry is None:
+                return False
             if isinstance(entry, int):
-                came = entry < timeline.limit
+                came = entry < timeline.limit and last in primary[key]
             else:
                 came = any(last in rows for _, rows in entry[: bisect_left(entry, (timeline.limit,))])
             return came and not (key in gone and last in gone[key])

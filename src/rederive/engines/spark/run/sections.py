@@ -204,12 +204,14 @@ class Sections:
             case Semantics.NET:
                 for name in section.component.relations:
                     self._net(name)
-            case Semantics.DIFF if phase in section.from_scratch:
+            case Semantics.DIFF if section.strategy.is_stored:
                 for name in section.component.relations:
                     self._compare_with_stored(name)
             case Semantics.DIFF:
+                # From scratch, both states have tables of their own: the view's are derived on demand.
+                old, new = (Variant.BEFORE, Variant.FRESH) if phase in section.from_scratch else (Variant.OLD, Variant.NEW)
                 for name in section.component.relations:
-                    self._difference(name)
+                    self._difference(name, old, new)
             case Semantics.GROUPS | Semantics.FOLD:
                 raise AssertionError("aggregates are run apart")
             case _:
@@ -343,9 +345,9 @@ class Sections:
         came.replace([self.jobs.sets.minus(frame, deleted) for frame in inserted])
         red.clear()
 
-    def _difference(self, name: str) -> None:
+    def _difference(self, name: str, before: Variant, after: Variant) -> None:
         """plus = new - old, minus = old - new, where both states were evaluated."""
-        old, new = self.relations.found(name, Variant.OLD), self.relations.found(name, Variant.NEW)
+        old, new = self.relations.found(name, before), self.relations.found(name, after)
         gone, came = self.relations.found(name, Variant.DEL), self.relations.found(name, Variant.INS)
         # minus :- old, !new.  plus :- new, !old.
         gone.replace([self.jobs.sets.minus(frame, new.known) for frame in old.known])
@@ -367,7 +369,7 @@ class Sections:
                 if not source.empty:
                     rows = self.jobs.queries.select(source)
                     table.add(aggregate_rows(aggregate, self.relations.program, rows, self.jobs))
-            self._difference(aggregate.relation)
+            self._difference(aggregate.relation, Variant.OLD, Variant.NEW)
         elif section.strategy.is_stored:
             (phase,) = section.phases
             assert phase.fold is not None
