@@ -150,3 +150,46 @@ def test_rows_that_share_a_key_are_refused_and_leave_nothing() -> None:
             tx.insert("t", [(7, 8, 8, 8), (500, 1, 1, 1)])
         assert len(db.rows("t")) == 201
         assert db.rows("t", {"id": 7}) == [(7, 8, 8, 8)]
+
+
+@pytest.mark.parametrize("type_", VALUES, ids=str)
+def test_one_code_and_its_units_are_those_of_whole_columns(type_: Type) -> None:
+    codec = Codes().codec(type_)
+    assert isinstance(codec, UnitCodec)
+    codes = [codec.encode(value) for value in VALUES[type_]]
+    units = codec.units(np.array(codes, np.uint32)).tolist() if type_ != WIDE else [int(value * 1000) for value in VALUES[type_]]
+    assert [codec.units_of_code(code) for code in codes] == units
+    assert [codec.code_of_units(number) for number in units] == codes
+
+
+def test_a_finder_forgets_what_changes() -> None:
+    table = ColumnTable("t", 4, (0, 1, 2))
+    find, whole = table.finder((0, 1, 2)), table.finder((0, 1, 2, 3))
+    assert find((7, 8, 9)) == []
+    number = table.add_row((7, 8, 9, 1))
+    assert find((7, 8, 9)) == [number] == whole((7, 8, 9, 1))
+    gone, came = Table("gone", 4), Table("came", 4)
+    gone.load([(7, 8, 9, 1)])
+    came.load([(7, 8, 9, 2)])
+    table.apply(gone, came)
+    # In its place: the key is found as before, and the whole row is another.
+    assert (find((7, 8, 9)), whole((7, 8, 9, 1)), whole((7, 8, 9, 2))) == ([number], [], [number])
+    table.remove_row(number)
+    assert find((7, 8, 9)) == [] == whole((7, 8, 9, 2))
+
+
+def test_sums_of_decimals_have_all_their_digits() -> None:
+    """They were rounded to the 28 digits of Python's default context, and so were the digits that a hash reads."""
+    large = Decimal("123456789012345678901234567890123456.78")
+    db = rederive.open()
+    db.sql("CREATE TABLE t (g INT, a BIGINT PRIMARY KEY, d DECIMAL(38,2) NOT NULL)")
+    db.sql("CREATE VIEW v AS SELECT sum(d) AS s FROM t; CREATE VIEW h AS SELECT DISTINCT hash(d) AS h FROM t")
+    with db.transaction() as tx:
+        tx.insert("t", [(1, 1, large), (1, 2, Decimal("0.01"))])
+    assert db.rows("v") == [(Decimal("123456789012345678901234567890123456.79"),)]
+    with db.transaction() as tx:
+        tx.delete("t", [(1, 2, Decimal("0.01"))])
+    assert db.rows("v") == [(large,)]
+    with db.transaction() as tx:
+        tx.insert("t", [(1, 3, Decimal("123456789012345678901234567890123456.79"))])
+    assert len(db.rows("h")) == 2

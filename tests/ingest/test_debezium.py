@@ -99,6 +99,8 @@ def test_a_schema_tells_what_numbers_mean() -> None:
     fields[2]["name"] = "io.debezium.time.Timestamp"
     after["at"] = 1709208000123
     assert steps(envelope, EVENT)[0][1][2] == datetime(2024, 2, 29, 12, 0, 0, 123000)
+    after["price"] = base64.b64encode((10**31 + 1).to_bytes(14, "big", signed=True)).decode()
+    refused(envelope, EVENT, "ill_typed", "price", f"{10**29}.01")
     after["price"] = "?"
     refused(envelope, EVENT, "ill_typed", "price")
     assert steps({"schema": None, "payload": {"op": "c", "after": row("a", "b")}}, EDGE) == [("insert", ("a", "b"))]

@@ -218,7 +218,8 @@ def _day(value: Any, _: Mapping[str, Any]) -> date:
 def _unscaled(value: Any, field: Mapping[str, Any]) -> Decimal:
     # Kafka Connect writes a decimal as the two's complement of its digits, the most significant byte first.
     number = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
-    return Decimal(number).scaleb(-int(field["parameters"]["scale"]))
+    sign, digits, _ = Decimal(number).as_tuple()
+    return Decimal((sign, digits, -int(field["parameters"]["scale"])))  # whatever its digits: a shift would round to 28
 
 
 _LOGICAL: Final[dict[str, Callable[[Any, Mapping[str, Any]], object]]] = {

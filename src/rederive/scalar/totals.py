@@ -21,7 +21,7 @@ _FINITE: Final = 2200  # bits: a float is below 2**1024, so 2**100 of them are b
 _COUNT: Final = 100  # bits of a count of values
 NOT_FINITE: Final = tuple(1 << _FINITE + _COUNT * i for i in range(3))
 """What one NaN, one Infinity and one -Infinity add to a sum of floats."""
-# Digits of the quotient of a mean: decimals have at most 38, and the quotient is rounded to the result's scale afterwards.
+# Digits: decimals have at most 38, and the quotient of a mean is rounded to the result's scale afterwards.
 _EXACT: Final = Context(prec=100, rounding=ROUND_HALF_UP)
 
 
@@ -86,7 +86,7 @@ def _sum(units: int, value: Type | None, gives: Type) -> Value:
             return _quotient(units, FLOAT_UNIT)
         # A sum that does not fit the result's type fails; it never wraps around.
         case Kind.DECIMAL if abs(units) < 10**gives.precision:
-            return Decimal(units).scaleb(-value.scale)
+            return Decimal(units).scaleb(-value.scale, _EXACT)
         case Kind.NUMBER | Kind.UNSIGNED as kind if INTEGER_RANGES[kind][0] <= units <= INTEGER_RANGES[kind][1]:
             return units
     raise OverflowError
@@ -109,7 +109,7 @@ def count_units(type_: Type | None) -> Callable[[Any], int]:
         case Type(Kind.FLOAT):
             return _float_units
         case Type(Kind.DECIMAL, _, scale):
-            return lambda value: int(value.scaleb(scale))
+            return lambda value: int(value.scaleb(scale, _EXACT))
         case _:
             return lambda value: int(value)
 

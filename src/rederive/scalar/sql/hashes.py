@@ -132,7 +132,8 @@ def _hash_value(kind: str, value: Any, seed: int, hashes: tuple[_Hash, _Hash, _H
         case datetime.date():
             return of_int((value - _EPOCH.date()).days, seed)
         case Decimal():
-            whole = int(value.scaleb(-int(value.as_tuple().exponent)))
+            sign, digits, _ = value.as_tuple()
+            whole = int(Decimal((sign, digits, 0)))
             # Spark holds decimals of at most 18 digits in 64 bits, and others as bytes in two's complement.
             if int(kind) <= 18:
                 return of_long(whole, seed)

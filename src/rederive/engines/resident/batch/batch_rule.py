@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from rederive.engines.resident.batch.vectors import Batch, NotByColumn, Space, V
 from rederive.engines.resident.storage.row_index import MOST_MATCHES, Array, TooManyMatches
 from rederive.ir.rules import Atom, Comparison, Negation, Operator, Rule, literal_variables
 from rederive.ir.terms import Constant, Term, Type, Variable
+
+_FEW: Final = 16  # rows of a driver
+_TRUSTED: Final = 16  # changes of few rows for which the growth of a plan is not estimated again
 
 
 class WorkMeter(Protocol):
@@ -50,6 +53,7 @@ class BatchRule:
         self._space = space
         self._types = types
         self._plans: dict[tuple[int, ...], JoinPlan] = {}
+        self._growth, self._trusted = 0.0, 0
         self.start = sources[self._atom(driver)] if driver is not None else None  # what the driver reads
         named = Counter(v.name for literal in (rule.head, *rule.body) for v in literal_variables(literal))
         self._read = frozenset(name for name, times in named.items() if times > 1)
@@ -61,7 +65,12 @@ class BatchRule:
 
     def expected(self) -> float:
         """About how many bindings there will be."""
-        return self._plan().growth * (self.start.rows() if self.start is not None else 1)
+        rows = self.start.rows() if self.start is not None else _FEW
+        # The sizes of all sources cost more to read than a few rows to join: some changes go by those of one before them.
+        if rows >= _FEW or not self._trusted:
+            self._growth, self._trusted = self._plan().growth, _TRUSTED
+        self._trusted -= 1
+        return self._growth * (rows if self.start is not None else 1)
 
     def preparation(self) -> int:
         """The rows that have to be copied before it can run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from operator import add
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
@@ -19,17 +19,15 @@ from rederive.engines.resident.run.threshold import Threshold
 from rederive.engines.resident.storage.codes import NULL, Code, CodedRow, Codes
 from rederive.engines.resident.storage.row_index import Array
 from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Readable, Table, rows_of
+from rederive.engines.resident.storage.unit_codes import UnitCodec
 from rederive.errors import EvaluationError
 from rederive.ir.rules import TOTALS, Aggregate, Function, Relation
-from rederive.ir.terms import Kind, Type, Value
+from rederive.ir.terms import Kind, Type
 from rederive.scalar.totals import EMPTY, Total, count_units, total_result
 from rederive.values import INTEGER_RANGES
 
-
-class GroupResult(NamedTuple):
-    """The result of a group that has rows; it may be NULL."""
-
-    value: Value
+Outcome: TypeAlias = tuple[CodedRow, Code | None, Code | None]
+"""A group, and the codes of its old and new result; None where it has no rows."""
 
 
 class Groups:
@@ -45,8 +43,12 @@ class Groups:
         self.value_type = source.columns[aggregate.value].type if aggregate.value is not None else None
         self.values = codes.codec(self.value_type).values if self.value_type else []
         self.result_type = result
-        self.encode = codes.codec(result).encode
-        self.results = codes.codec(result).values
+        codec = codes.codec(result)
+        self.encode, self.results = codec.encode, codec.values
+        # Only read where a sum in units is its result.
+        self.code_of_units = codec.code_of_units if isinstance(codec, UnitCodec) else codec.encode
+        self.units = _units_by_code(codes, self.value_type)
+        self.bounds = _sum_bounds(self.function, self.value_type, result)
         self.source = source
         self.space = Space(codes)
         # What a transaction changes: group by group, or all groups at once.
@@ -81,16 +83,15 @@ class Groups:
     ) -> None:
         """From the source's change to the view's: the old result of each affected group leaves, the new one enters."""
         if not self._change_by_column(gone, came, view_gone, view_came, meter):
-            self._report(self._totals(gone, came, meter), view_gone, view_came)
+            self._add_changes(gone, came, meter)
+            self._report(self._outcomes(), view_gone, view_came)
 
-    def _report(
-        self, results: Iterable[tuple[CodedRow, Code | None, GroupResult | None]], view_gone: Table, view_came: Table
-    ) -> None:
-        for group, before, result in results:
-            key = key_of(group)
-            after = self.codes_after[group] = self.encode(result.value) if result is not None else None
+    def _report(self, outcomes: Iterable[Outcome], view_gone: Table, view_came: Table) -> None:
+        for group, before, after in outcomes:
+            self.codes_after[group] = after
             # (E) plus :- ins, !del.  minus :- del, !ins.  A group whose result stays the same appears in neither.
             if before != after:
+                key = key_of(group)
                 if before is not None:
                     view_gone.add(key, BitMap((before,)))
                 if after is not None:
@@ -101,7 +102,7 @@ class Groups:
         totals: dict[CodedRow, Total] = {}
         self._add_rows(rows, 1, totals, lambda group: EMPTY)
         for group, total in totals.items():
-            yield key_of(group), BitMap((self.encode(self._result(total)),))
+            yield key_of(group), BitMap((self._code(total),))
 
     def commit(self) -> None:
         """Make the changed totals current; a group without rows has none."""
@@ -116,8 +117,6 @@ class Groups:
         self.changes.clear()
         self.codes_after.clear()
         self.changed_columns = None
-        if self.has_totals:
-            self.totals.forget_numbers()
 
     def _rows(self, table: Table, meter: Meter) -> Iterable[CodedRow]:
         for row in rows_of(table.primary, self.source.arity):
@@ -126,32 +125,31 @@ class Groups:
 
     # Counts, sums and means
 
-    def _totals(self, gone: Table, came: Table, meter: Meter) -> Iterable[tuple[CodedRow, Code | None, GroupResult | None]]:
+    def _add_changes(self, gone: Table, came: Table, meter: Meter) -> None:
         # The order does not matter: totals are integers, and addition of integers is exact and commutative.
         for table, times in ((gone, -1), (came, 1)):
             table.unpack()
-            self._add_rows(self._rows(table, meter), times, self.changes, self.totals.get)
-        yield from self._outcomes()
+            if table.primary:
+                self._add_rows(self._rows(table, meter), times, self.changes, self.totals.get)
 
-    def _few_totals(self, parts: Sequence[GroupSums]) -> Iterable[tuple[CodedRow, Code | None, GroupResult | None]]:
+    def _add_sums(self, parts: Sequence[GroupSums]) -> None:
         """Sums of few groups, added group by group: arrays of so few numbers cost more than the numbers."""
         for part in parts:
             groups = zip(*(column.tolist() for column in part.groups), strict=True) if part.groups else [()] * len(part.rows)
             for group, *more in zip(groups, part.rows.tolist(), part.sums.tolist(), part.values.tolist(), strict=True):
                 total = self.changes.get(group) or self.totals.get(group)
                 self.changes[group] = Total(*map(add, total, more))
-        return self._outcomes()
 
-    def _outcomes(self) -> Iterable[tuple[CodedRow, Code | None, GroupResult | None]]:
+    def _outcomes(self) -> Iterable[Outcome]:
         # `changes` holds the new total of each affected group, not the difference; groups without rows have no result.
         for group, total in self.changes.items():
-            yield group, self.totals.result(group), GroupResult(self._result(total)) if total.rows else None
+            yield group, self.totals.result(group), self._code(total) if total.rows else None
 
     def _add_rows(
         self, rows: Iterable[CodedRow], times: int, into: dict[CodedRow, Total], stored: Callable[[CodedRow], Total]
     ) -> None:
         columns = self.columns
-        value_column, values, units = self.aggregate.value, self.values, count_units(self.value_type)
+        value_column, units = self.aggregate.value, self.units
         counts = self.function is Function.COUNT
         for row in rows:
             group = tuple([row[i] for i in columns])
@@ -162,7 +160,7 @@ class Groups:
             elif row[value_column] == NULL:
                 into[group] = total.plus_null(times)
             else:
-                into[group] = total.plus(times, 0 if counts else units(values[row[value_column]]))
+                into[group] = total.plus(times, 0 if counts else units(row[value_column]))
 
     def _change_by_column(self, gone: Table, came: Table, view_gone: Table, view_came: Table, meter: Meter) -> bool:
         """The same for rows that came by column; False where they have to be added one by one."""
@@ -173,7 +171,8 @@ class Groups:
         except NotByColumn:
             return False
         if sum(len(part.rows) for part in sums) < Threshold.groups:
-            self._report(self._few_totals(sums), view_gone, view_came)
+            self._add_sums(sums)
+            self._report(self._outcomes(), view_gone, view_came)
             return True
         changes = self._changed(merge_sums(sums))
         self.changed_columns = changes
@@ -202,26 +201,17 @@ class Groups:
         rows, sums, values = rows[alive], sums[alive], values[alive]
         if self.function is Function.COUNT:
             found[alive] = Vector(self.space, self.result_type, units=values).codes()
-        elif self.function is Function.SUM and sums.dtype != object and self._fits(sums):
+        elif sums.dtype != object and len(sums) and self._is_result(int(sums.min()), int(sums.max())):
             nulls = values == 0
             found[alive] = Vector(self.space, self.result_type, units=sums, nulls=nulls if nulls.any() else None).codes()
         else:
             totals = map(Total, rows.tolist(), sums.tolist(), values.tolist())
-            found[alive] = np.fromiter((self.encode(self._result(total)) for total in totals), np.uint32, len(rows))
+            found[alive] = np.fromiter(map(self._code, totals), np.uint32, len(rows))
         return found
 
-    def _fits(self, sums: Array) -> bool:
-        """Whether sums in units are their results, and all of them fit."""
-        value, gives = self.value_type, self.result_type
-        if value is None or value.kind is not gives.kind or not len(sums):
-            return False
-        if gives.kind is Kind.DECIMAL:
-            most = max(abs(int(sums.min())), abs(int(sums.max())))
-            return bool(value.scale == gives.scale and most < 10**gives.precision)
-        if gives.kind not in (Kind.NUMBER, Kind.UNSIGNED):
-            return False
-        low, high = INTEGER_RANGES[gives.kind]
-        return bool(low <= int(sums.min()) and int(sums.max()) <= high)
+    def _is_result(self, least: int, most: int) -> bool:
+        """Whether sums in units, from the least to the most, are results that fit."""
+        return self.bounds is not None and self.bounds[0] <= least and most <= self.bounds[1]
 
     def _add_rows_of_view(
         self,
@@ -243,9 +233,12 @@ class Groups:
         groups = [Vector(self.space, type_, column[chosen]) for type_, column in zip(types, columns, strict=False)]
         return Batch([*groups, Vector(self.space, self.result_type, results[chosen])], len(chosen))
 
-    def _result(self, total: Total) -> Value:
+    def _code(self, total: Total) -> Code:
+        """The code of the result of a group that has rows."""
+        if total.values and self._is_result(total.sum, total.sum):
+            return self.code_of_units(total.sum)
         try:
-            return total_result(self.function, total, self.value_type, self.result_type)
+            return self.encode(total_result(self.function, total, self.value_type, self.result_type))
         except OverflowError:
             raise self._too_large() from None
 
@@ -253,6 +246,23 @@ class Groups:
         return EvaluationError(f"the {self.function.value} over '{self.aggregate.source}' does not fit {self.result_type}").of(
             (self.aggregate.source,)
         )
+
+
+def _units_by_code(codes: Codes, type_: Type | None) -> Callable[[Code], int]:
+    """The units of the value of a code that is not NULL."""
+    codec, convert = codes.codec(type_) if type_ is not None else None, count_units(type_)
+    if isinstance(codec, UnitCodec):
+        return codec.units_of_code
+    values = codec.values if codec is not None else []
+    return lambda code: convert(values[code])
+
+
+def _sum_bounds(function: Function, value: Type | None, result: Type) -> tuple[int, int] | None:
+    """The least and the largest sum in units that is its result; None where units are not results."""
+    if function is not Function.SUM or value is None or value.kind is not result.kind or value.scale != result.scale:
+        return None
+    most = 10**result.precision - 1
+    return (-most, most) if result.kind is Kind.DECIMAL else INTEGER_RANGES.get(result.kind)
 
 
 def key_of(group: CodedRow) -> Key:

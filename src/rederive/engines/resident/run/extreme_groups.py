@@ -12,7 +12,7 @@ from rederive.engines.resident.batch.extremes import best_of_groups
 from rederive.engines.resident.batch.sources import ColumnSource, column_source
 from rederive.engines.resident.batch.vectors import Vector, group_numbers
 from rederive.engines.resident.compile.rule_compiler import Source
-from rederive.engines.resident.run.aggregates import GroupResult, Groups, key_of
+from rederive.engines.resident.run.aggregates import Groups, Outcome, key_of
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.storage.codes import NULL, Code, CodedRow, Codes
 from rederive.engines.resident.storage.column_table import ColumnTable
@@ -50,11 +50,9 @@ class ExtremeGroups(Groups):
     def fold(self, rows: Iterable[CodedRow]) -> Iterable[tuple[Key, Leaf]]:
         """The extremes of whole groups, as entries of the view."""
         for group, values in self._by_group(rows).items():
-            yield key_of(group), BitMap((self.encode(self._best(values).value),))
+            yield key_of(group), BitMap((self._best(values),))
 
-    def _extremes(
-        self, gone: Table, came: Table, new: Source, stored: Lookup, meter: Meter
-    ) -> Iterable[tuple[CodedRow, Code | None, GroupResult | None]]:
+    def _extremes(self, gone: Table, came: Table, new: Source, stored: Lookup, meter: Meter) -> Iterable[Outcome]:
         left = self._by_group(self._rows(gone, meter))
         entered = self._by_group(self._rows(came, meter))
         # Index columns are in ascending order, whatever the order of the group's columns is.
@@ -160,10 +158,10 @@ class ExtremeGroups(Groups):
         position = free.index(column)
         return [self.values[rest[position]] for rest in entry]
 
-    def _best(self, values: Iterable[Value]) -> GroupResult:
-        """NULLs do not compete; among nothing else, NULL is the outcome."""
+    def _best(self, values: Iterable[Value]) -> Code:
+        """The code of the extreme: NULLs do not compete; among nothing else, NULL is the outcome."""
         known = (value for value in values if value is not None)
-        return GroupResult((min if self.function is Function.MIN else max)(known, default=None))
+        return self.encode((min if self.function is Function.MIN else max)(known, default=None))
 
 
 def _has_ranks(type_: Type | None) -> bool:

@@ -83,12 +83,11 @@ class Seed:
 
     def run(self, meter: Meter) -> None:
         """Call the function for each leaf of the driver, or once where there is none."""
-        match self.driver:
-            case None:
-                self.function()
-            case driver:
-                for key, leaf in driver.items():
-                    self.function(key, leaf)
+        if self.driver is None:
+            self.function()
+            return
+        for key, leaf in self.driver.items():
+            self.function(key, leaf)
 
 
 @dataclass(slots=True)
@@ -166,6 +165,9 @@ class Fixpoint:
 
     def run(self, meter: Meter, limits: Limits) -> None:
         """Run seeds and sweeps until nothing is pending, within the limits of a recursion that makes new values."""
+        if self.inventing is None:
+            self._run(meter, inf)
+            return
         with limited(self.inventing, self.codes, limits) as most:
             self._run(meter, most)
 

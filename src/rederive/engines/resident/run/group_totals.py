@@ -48,7 +48,6 @@ class GroupTotals:
         self._find = self.table.finder(tuple(range(max(width, 1))))
         self.rows, self.values, self.sums = (np.zeros(0, np.int64) for _ in range(3))
         self.results: Array = np.zeros(0, np.uint32)
-        self._numbers: dict[CodedRow, int | None] = {}  # of the groups that the transaction has asked for
 
     def __len__(self) -> int:
         return len(self.table)
@@ -83,24 +82,18 @@ class GroupTotals:
 
     def number(self, group: CodedRow) -> int | None:
         """The number of a group that has rows."""
-        if group not in self._numbers:
-            found = self._find(group or (PRESENT,))
-            self._numbers[group] = found[0] if found else None
-        return self._numbers[group]
-
-    def forget_numbers(self) -> None:
-        """At the end of a transaction."""
-        self._numbers.clear()
+        found = self._find(group or (PRESENT,))
+        return found[0] if found else None
 
     def get(self, group: CodedRow) -> Total:
         """The total of a group, empty where it has no rows."""
         number = self.number(group)
-        return EMPTY if number is None else Total(int(self.rows[number]), int(self.sums[number]), int(self.values[number]))
+        return EMPTY if number is None else Total(self.rows.item(number), self.sums.item(number), self.values.item(number))
 
     def result(self, group: CodedRow) -> Code | None:
         """The code of a group's result."""
         number = self.number(group)
-        return None if number is None else int(self.results[number])
+        return None if number is None else self.results.item(number)
 
     def put(self, group: CodedRow, total: Total, result: Code) -> None:
         """Store the total of a group; one without rows leaves."""

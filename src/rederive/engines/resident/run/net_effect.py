@@ -8,9 +8,10 @@ from rederive.delta import Delta, nonempty
 from rederive.engines.protocol import Action, Operation
 from rederive.engines.resident.run.column_draft import net_effect_by_column
 from rederive.engines.resident.run.relations import Tables
+from rederive.engines.resident.run.threshold import Threshold
 from rederive.engines.resident.storage.codes import CodedRow, Codes, Encode
 from rederive.engines.resident.storage.column_table import ColumnTable
-from rederive.engines.resident.storage.table import StoredTable, Versions, whole_rows
+from rederive.engines.resident.storage.table import Lookup, StoredTable, Versions, whole_rows
 from rederive.errors import DuplicateKey
 from rederive.ir.rules import Relation
 from rederive.ir.terms import Row
@@ -25,12 +26,14 @@ def net_effect(
 ) -> dict[str, Delta]:
     """Apply the operations in order on top of the tables, without touching them; the difference is the net effect."""
     drafts: dict[str, Draft] = {}
-    # Small relations are stored by leaf: only a wide one can be worked out by column.
-    by_column = any(isinstance(versions[operation.relation].old, ColumnTable) for operation in operations)
-    deltas = net_effect_by_column(operations, relations, versions, codes) if by_column else {}
+    deltas: dict[str, Delta] = {}
+    if sum([len(operation.rows) for operation in operations]) >= Threshold.requests:
+        deltas = net_effect_by_column(operations, relations, versions, codes)
     # In order: of several requests about one row, the last decides.
-    for operation in (operation for operation in operations if operation.relation not in deltas):
+    for operation in operations:
         name = operation.relation
+        if name in deltas:
+            continue
         if name not in drafts:
             drafts[name] = Draft(relations[name], versions[name].old, encoders[name], codes)
         drafts[name].apply(operation.action, operation.rows)
@@ -62,6 +65,7 @@ class Draft:
         self.codes = codes
         self.present: dict[CodedRow, tuple[Row, bool]] = {}
         self.by_key: dict[CodedRow, set[CodedRow]] = {}
+        self._lookup: Lookup | None = None
 
     def apply(self, action: Action, rows: Collection[Row]) -> None:
         """Note for each row whether it is present after the operation; a later operation overrides an earlier one."""
@@ -91,8 +95,10 @@ class Draft:
 
     def _stored(self, key: CodedRow) -> list[CodedRow]:
         bound = self.relation.key
-        entry = self.table.lookup(bound)(key[0] if len(key) == 1 else key)
-        return list(whole_rows(bound, key[0] if len(key) == 1 else key, entry or (), self.relation.arity))
+        if self._lookup is None:
+            self._lookup = self.table.lookup(bound)
+        entry = self._lookup(key[0] if len(key) == 1 else key)
+        return list(whole_rows(bound, key[0] if len(key) == 1 else key, entry, self.relation.arity)) if entry else []
 
     def delta(self) -> Delta:
         """Return what differs from the stored rows, after a check that no two rows share a key."""

@@ -443,8 +443,10 @@ class LinkedSection:
 
     def is_affected(self) -> bool:
         """Whether the section has anything to do. Recomputation always has: views above may need its states."""
-        always = self.section.strategy is Strategy.RECOMPUTE
-        return always or any(gone or came for gone, came in self.influents.values())
+        for gone, came in self.influents.values():
+            if gone or came:
+                return True
+        return self.section.strategy is Strategy.RECOMPUTE
 
     def cheapest_phases(self) -> tuple[tuple[Runnable, ...], float]:
         """The phases to run for the present deltas, and an estimate of the tuples that they touch."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
@@ -26,8 +26,13 @@ from rederive.ir.terms import Row
 CodeColumns = tuple[Array, ...]
 """Equally long arrays of codes, one for each column."""
 
+Finder: TypeAlias = Callable[[CodedRow], list[int]]
+"""From the codes of some columns to row numbers, in a list that belongs to the table."""
+
 _ROOM: Final = 1024  # rows that a new table has room for
 _MANY: Final = 64  # rows from which on arrays are cheaper than single entries
+_FEW: Final = 16  # rows up to which they are read one by one
+_ASKED: Final = 4096  # keys that a finder remembers, at most
 
 
 def is_wide(relation: Relation) -> bool:
@@ -55,11 +60,13 @@ class ColumnTable:
 
     __slots__ = (
         "_alive",
+        "_asked",
         "_dead",
         "_finders",
         "_free",
         "_indexes",
         "_key",
+        "_measured",
         "_rows",
         "_size",
         "arity",
@@ -82,8 +89,10 @@ class ColumnTable:
         self._dead = 0  # row numbers that indexes may still know
         self._free: list[int] = []  # row numbers that no index knows
         self._indexes: dict[tuple[int, ...], RowIndex] = {}
-        self._finders: dict[tuple[int, ...], Callable[[Sequence[Code]], list[int]]] = {}
+        self._finders: dict[tuple[int, ...], Finder] = {}
+        self._asked: list[dict[CodedRow, list[int]]] = []  # what the finders remember, until the table changes
         self._key: tuple[int, ...] = ()
+        self._measured: tuple[int, ...] = ()  # the columns beyond the key, if no index reads any of them
         self.use_key(key)
 
     def __bool__(self) -> bool:
@@ -102,7 +111,9 @@ class ColumnTable:
             self._indexes.pop(before, None)
             self._indexes.pop(self._key, None)
             self._finders.clear()
+            self._asked.clear()
         self.index(self._key)
+        self._find_measured()
 
     def index(self, columns: tuple[int, ...]) -> RowIndex:
         """The index on these columns, built when it is first used."""
@@ -111,7 +122,12 @@ class ColumnTable:
             rows = self.row_numbers()
             keys = pack([self.columns[i][rows] for i in columns])
             found = self._indexes[columns] = RowIndex(columns, keys, rows, is_unique=columns == self._key)
+            self._find_measured()
         return found
+
+    def _find_measured(self) -> None:
+        is_indexed = any(not set(columns) <= set(self._key) for columns in self._indexes)
+        self._measured = () if is_indexed else tuple(i for i in range(self.arity) if i not in self._key)
 
     def _index_for(self, bound: tuple[int, ...]) -> RowIndex:
         """The index that serves a look-up by these columns."""
@@ -136,23 +152,39 @@ class ColumnTable:
                 positions, rows = positions[same], rows[same]
         return positions, rows
 
-    def finder(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
-        """A function from the codes of the bound columns to row numbers."""
+    def finder(self, bound: tuple[int, ...]) -> Finder:
+        """A function from the codes of the bound columns to row numbers; it remembers what it found until the table changes."""
         if bound not in self._finders:
             self._finders[bound] = self._new_finder(bound)
         return self._finders[bound]
 
-    def _new_finder(self, bound: tuple[int, ...]) -> Callable[[Sequence[Code]], list[int]]:
+    def _new_finder(self, bound: tuple[int, ...]) -> Finder:
         index = self._index_for(bound)
         parts = [bound.index(i) for i in index.columns]
+        is_key = parts == list(range(len(bound)))
         compared = [(n, i) for n, i in enumerate(bound) if len(index.columns) > 2 or i not in index.columns]
         columns, find = self.columns, index.find
+        # The rules of a transaction and its commit look for the same few keys several times.
+        asked: dict[CodedRow, list[int]] = {}
+        self._asked.append(asked)
 
-        def rows(codes: Sequence[Code]) -> list[int]:
-            found = find(pack_one([codes[n] for n in parts]))
-            if self._dead:
-                found = [row for row in found if self._alive[row]]
-            return [row for row in found if all(columns[i][row] == codes[n] for n, i in compared)] if compared else found
+        def rows(codes: CodedRow) -> list[int]:
+            found = asked.get(codes)
+            if found is None:
+                if len(asked) >= _ASKED:
+                    asked.clear()
+                found = find(pack_one(codes if is_key else [codes[n] for n in parts]))
+                if self._dead and found:
+                    found = [row for row in found if self._alive.item(row)]
+                if found:
+                    for n, i in compared:
+                        # Most often there is one row, and it is the right one.
+                        if len(found) > 1 or columns[i].item(found[0]) != codes[n]:
+                            found = [row for row in found if columns[i].item(row) == codes[n]]
+                            if not found:
+                                break
+                asked[codes] = found
+            return found
 
         return rows
 
@@ -174,7 +206,11 @@ class ColumnTable:
     def _entry(self, rows: Any, free: Sequence[int]) -> BitMap | set[CodedRow] | None:
         if not len(rows):
             return None
-        taken = [self.columns[i][rows].tolist() for i in free]
+        columns = [self.columns[i] for i in free]
+        if len(rows) == 1 == len(free):
+            return BitMap((columns[0].item(rows[0]),))
+        few = isinstance(rows, list) and len(rows) <= _FEW
+        taken = [[column.item(row) for row in rows] if few else column[rows].tolist() for column in columns]
         return BitMap(taken[0]) if len(free) == 1 else set(zip(*taken, strict=True))
 
     def probe(self) -> Probe:
@@ -220,7 +256,7 @@ class ColumnTable:
         usable = [bound for bound in self._indexes if all(i in codes for i in bound)]
         if usable:
             bound = max(usable, key=len)
-            rows: Any = np.array(self.finder(bound)([codes[i] for i in bound]), np.int64)
+            rows: Any = np.array(self.finder(bound)(tuple([codes[i] for i in bound])), np.int64)
         else:
             rows = self.row_numbers()
         for i, code in codes.items():
@@ -328,9 +364,10 @@ class ColumnTable:
             self._alive = _grown(self._alive, room, self._size)
 
     def _clear_caches(self) -> None:
-        for cache in self.caches:
-            if cache:
-                cache.clear()
+        for caches in (self.caches, self._asked):
+            for cache in caches:
+                if cache:
+                    cache.clear()
 
     def add_all(self, other: Table) -> None:
         """Add the rows of another table, none of which is here."""
@@ -353,8 +390,7 @@ class ColumnTable:
 
     def apply(self, gone: Table, came: Table) -> None:
         """Take out rows that are there, then take in others."""
-        is_indexed = any(not set(columns) <= set(self._key) for columns in self._indexes)
-        if gone and came and len(self._key) < self.arity and not is_indexed:
+        if gone and came and self._measured:
             if _has_few(gone) and _has_few(came):
                 self._replace_rows(rows_of(gone.primary, self.arity), rows_of(came.primary, self.arity))
             else:
@@ -368,14 +404,14 @@ class ColumnTable:
     def _replace_rows(self, gone: Iterable[CodedRow], came: Iterable[CodedRow]) -> None:
         """The same row by row, where a row whose key leaves and enters stays in its place, and no index changes."""
         find, key = self.finder(self._key), self._key
-        leaving = {codes: find(codes)[0] for row in gone for codes in (tuple([row[i] for i in key]),)}
+        leaving = {codes: find(codes)[0] for codes in [tuple([row[i] for i in key]) for row in gone]}
         for row in came:
             number = leaving.pop(tuple([row[i] for i in key]), None)
             if number is None:
                 self._add(row)
             else:
-                for column, code in zip(self.columns, row, strict=True):
-                    column[number] = code
+                for i in self._measured:
+                    self.columns[i][number] = row[i]
         for number in leaving.values():
             self._remove(number)
         self._clear_caches()
@@ -384,8 +420,8 @@ class ColumnTable:
         """The same by column."""
         positions, rows = self.find_many(self._key, [came[i] for i in self._key])
         _, leaving = self.find_many(self._key, [gone[i] for i in self._key])
-        for i, column in enumerate(self.columns):
-            column[rows] = came[i][positions]
+        for i in self._measured:
+            self.columns[i][rows] = came[i][positions]
         if len(rows) < len(leaving):
             self._alive[rows] = False
             leaving = leaving[self._alive[leaving]]

@@ -143,13 +143,16 @@ class UnitCodec(Codec):
     (42, True, True, 41)
     """
 
-    __slots__ = ("_filled", "_is_exact", "_known", "_own_code", "_range", "type")
+    __slots__ = ("_filled", "_is_exact", "_known", "_own_code", "_range", "_to_units", "type")
 
     def __init__(self, type_: Type) -> None:
         self.type = type_
         self.listed = []
         self.codes = codes = UnitDictionary(self.listed, type_)
         self._own_code = codes.own_code
+        to_units = units_of(type_)
+        assert to_units is not None
+        self._to_units = to_units
         self.values = UnitValues(self.listed, type_)
         self.encode = self.codes.__getitem__
         self._range = _OWN_CODES[type_.kind]
@@ -205,6 +208,18 @@ class UnitCodec(Codec):
             self._fill(distinct)
         numbered: Array = codes[inverse]
         return numbered
+
+    def code_of_units(self, units: int) -> Code:
+        """The code of the value of so many units."""
+        if self._range[0] <= units < self._range[1]:
+            return units + 1 if units >= 0 else 2**32 + units
+        return self.encode(value_of(self.type)(units))
+
+    def units_of_code(self, code: Code) -> int:
+        """The units of the value of a code that is not NULL."""
+        if code < _FIRST:
+            return code - 1
+        return code - 2**32 if code >= _END else self._to_units(self.listed[code - _FIRST])
 
     def units(self, codes: Array) -> Array:
         """The units of codes; 0 for NULL. Raises OverflowError where some listed value is beyond 64 bits."""
