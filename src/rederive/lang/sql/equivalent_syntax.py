@@ -33,7 +33,7 @@ def replace_equivalent(tree: exp.Expr) -> exp.Expr:
                 select.set(part, None)
     for named in tree.find_all(exp.Table, exp.Column):
         _drop_default_schema(named)
-    if isinstance(tree, exp.Create) and str(tree.args.get("kind")).upper() == "TABLE" and tree.args.get("properties"):
+    if isinstance(tree, exp.Create) and tree.args.get("properties"):
         _drop_arrangement(tree)
     for call in list(tree.find_all(exp.Anonymous)):
         if call.name.lower() == "percentile" and len(call.expressions) == 2 and _elements(call.expressions[1]):
