@@ -45,7 +45,8 @@ _BY_HAND: Final = frozenset({
     "rtrim", "url_decode", "date", "timestamp", "boolean", "elt", "split_part", "zeroifnull", "nullifzero",
     "decode", "encode", "unhex", "unbase64", "to_binary", "try_to_binary", "is_valid_utf8", "make_dt_interval",
     "json_array_length", "assert_true", "raise_error", "bitmap_count", "parse_url", "try_parse_url",
-    "to_char", "window_time", "convert_timezone",
+    "to_char", "window_time", "convert_timezone", "to_number", "try_to_number", "to_timestamp_ltz", "to_timestamp_ntz",
+    "make_timestamp_ltz", "try_make_timestamp_ltz", "make_timestamp_ntz", "try_make_timestamp_ntz",
 })  # fmt: skip
 
 

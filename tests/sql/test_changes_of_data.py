@@ -12,11 +12,13 @@ import rederive
 from rederive.errors import (
     DuplicateKey,
     EvaluationError,
+    Redefined,
     RederiveError,
     StillNeeded,
     SyntaxProblem,
     UnknownName,
     UnknownRelation,
+    Unsupported,
 )
 
 TABLES = """
@@ -194,3 +196,35 @@ def test_an_update_inside_a_transaction_merges_no_rows_that_share_a_key(statemen
     # a conflict that a later statement ends is none
     db.sql("BEGIN; INSERT INTO k VALUES (3, 1), (3, 2); UPDATE k SET x = 4 WHERE y = 2; COMMIT")
     assert db.rows("k") == [*before, (3, 1), (4, 2)]
+
+
+def test_insert_into_a_partition() -> None:
+    """PARTITION fixes columns; with OVERWRITE the rows of that partition alone are replaced."""
+    with rederive.open() as db:
+        db.sql("CREATE TABLE t (id INT, day DATE, hour INT) PARTITIONED BY (day, hour)")
+        db.sql("CREATE VIEW per_day AS SELECT string(day) AS day, count(*) AS n FROM t GROUP BY day")
+        db.sql("INSERT INTO t PARTITION (day = DATE '2024-01-01', hour = 1) VALUES (1), (2)")
+        db.sql("INSERT INTO t PARTITION (day = '2024-01-02', hour) WITH x AS (SELECT 3 AS id) SELECT id, 7 FROM x")
+        assert sorted(db.rows("per_day")) == [("2024-01-01", 2), ("2024-01-02", 1)]
+        db.sql("INSERT OVERWRITE TABLE t PARTITION (day = DATE '2024-01-01', hour = 1) SELECT 9")
+        assert {row[0] for row in db.rows("t")} == {3, 9}
+        db.sql("INSERT OVERWRITE t PARTITION (day, hour) SELECT 5, DATE '2024-05-05', 2")
+        assert db.rows("per_day") == [("2024-05-05", 1)]
+        for part in ("id", "day = DATE '2024-01-01', id", "hour, day", "day = 1, day"):
+            with pytest.raises((Unsupported, Redefined)):
+                db.sql(f"INSERT INTO t PARTITION ({part}) VALUES (1)")
+
+
+def test_create_or_replace_table_as_replaces_the_rows() -> None:
+    with rederive.open() as db:
+        db.sql("CREATE TABLE t AS SELECT 1 AS a, 2 AS b; CREATE VIEW v AS SELECT sum(a) AS s FROM t")
+        (same,) = db.sql("CREATE OR REPLACE TABLE t AS SELECT a + 1 AS a, b FROM t")
+        assert (same.changes["v"].plus, same.changes["v"].minus) == ([(2,)], [(1,)])
+        db.sql("CREATE OR REPLACE TABLE t AS SELECT 5L AS a, 'x' AS c UNION ALL SELECT 6, 'y'")
+        assert (sorted(db.rows("t")), db.rows("v")) == ([(5, "x"), (6, "y")], [(11,)])
+        with pytest.raises(StillNeeded, match="column 'a'"):
+            db.sql("CREATE OR REPLACE TABLE t AS SELECT 1 AS other")
+        with pytest.raises(Unsupported, match="is a view"):
+            db.sql("CREATE OR REPLACE TABLE v AS SELECT 1 AS s")
+        db.sql("CREATE OR REPLACE TABLE u AS SELECT 1 AS a")
+        assert db.rows("u") == [(1,)]

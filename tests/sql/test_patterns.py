@@ -35,13 +35,15 @@ DIFFER_IN_PYTHON = [
     ("(?i)ß|É", "é", False),
     ("a++b", "aab", True),
     ("(?<=a)b", "ab", True),
+    ("(?<letter>a)b", "ab", True),
     ("[+--]", ",", True),
     ("[a-]", "-", True),
     ("[^a]", "\n", True),
     ("a]}", "a]}", True),
 ]
 REFUSED = [
-    "[a[b]]", "[a&&b]", "[[:alpha:]]", "(?s)a", "a(?i)b", "(?<n>a)", "(?P<n>a)", "(?<=a+)b", "\\R", "\\X", "\\h", "\\v", "\\p{L}",
+    "[a[b]]", "[a&&b]", "[[:alpha:]]", "(?s)a", "a(?i)b", "(?<n>a)(?<n>b)", "(?<n>a)\\k<n>",
+    "(?P<n>a)", "(?<=a+)b", "\\R", "\\X", "\\h", "\\v", "\\p{L}",
     "\\Qa\\E", "\\G", "\\01", "(a)\\11", "\\cJ", "\\x{41}", "\\ud83d", "[\\b]", "a{", "a{,2}", "*a", "(a", "a)", "a**", "^*",
     "[]a]",
 ]  # fmt: skip
@@ -61,7 +63,7 @@ def test_a_pattern_of_rlike_that_is_refused(pattern: str) -> None:
 def test_a_pattern_is_refused_where_it_is_written() -> None:
     db = rederive.open()
     db.sql("CREATE TABLE t (s STRING)")
-    for condition in (r"s RLIKE '(?<x>a)'", r"NOT regexp_like(s, '[a[b]]')", r"s RLIKE '*'"):
+    for condition in (r"s RLIKE '(?P<x>a)'", r"NOT regexp_like(s, '[a[b]]')", r"s RLIKE '*'"):
         with pytest.raises(Unsupported, match="this regular expression: ") as refused:
             db.sql(f"CREATE VIEW v AS SELECT s FROM t WHERE {condition}")
         assert refused.value.span is not None

@@ -74,6 +74,7 @@ STATEMENTS = (
     "INSERT INTO b (a) VALUES (1)",
     "WITH q AS (SELECT 1 AS a) INSERT OVERWRITE b BY NAME SELECT a FROM q",
     "INSERT INTO b REPLACE WHERE a > 1 VALUES (2, true, 1)",
+    "INSERT INTO b PARTITION (a = 1) VALUES (true, 1)",
     "UPDATE b SET d = s.d FROM s WHERE b.a = s.id",
     "MERGE INTO b USING s ON b.a = s.id WHEN MATCHED AND s.d THEN DELETE WHEN NOT MATCHED BY SOURCE THEN UPDATE SET a = 1",
     "TRUNCATE TABLE b",
@@ -250,7 +251,10 @@ def test_parentheses_do_not_hide_a_limit() -> None:
 
 
 # Of the first three Spark ignores what is behind the first argument; the others have forms that are refused here.
-MORE_FORMS = ("hour", "minute", "second", "make_timestamp", "try_make_timestamp", "arrays_zip", "struct", "named_struct", "mode")
+MORE_FORMS = (
+    "hour", "minute", "second", "make_timestamp", "try_make_timestamp", "make_timestamp_ltz", "try_make_timestamp_ltz",
+    "make_timestamp_ntz", "try_make_timestamp_ntz", "arrays_zip", "struct", "named_struct", "mode",
+)  # fmt: skip
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from rederive.commit.spark_tables import SparkTables
 from rederive.commit.sql_changes import answers, check_row
 from rederive.engines.term_functions import row_function
 from rederive.errors import UnknownName, UnknownRelation
-from rederive.ir.rules import Relation
-from rederive.ir.terms import Row, Value
+from rederive.ir.rules import Column, Relation
+from rederive.ir.terms import Row, Type, Value
 from rederive.lang.sql.alter_table import alter_table, altered_name, commented
 from rederive.lang.sql.column_defaults import is_generated
 from rederive.lang.sql.ddl import (
@@ -21,6 +21,7 @@ from rederive.lang.sql.ddl import (
     create_table,
     definition_of,
     dropped_relation,
+    overwrite_of,
     parse_definitions,
     table_in_place,
     table_of_query,
@@ -54,13 +55,37 @@ class SqlDefinitions:
         asked = compile_select(replace(parsed, tree=table.query), state.program)
         columns = asked.program.relations[asked.view].columns
         (definition,) = parse_definitions(create_table(table.name, columns, table.items), parsed.span.source.name)
-        change = state.catalog.create(replace(definition, if_not_exists=table.if_not_exists))
+        created = replace(definition, if_not_exists=table.if_not_exists)
+        is_there = table.replaces and state.catalog.definition(table.name) is not None
+        change = state.catalog.alter_table(created) if is_there else state.catalog.create(created)
         if change is None:
             return None
         relation = change.after.program.relations[table.name]
         with state.budget():
             rows = [check_row(relation, row, parsed) for row in answers(state, asked)]
         return replace(change, facts={table.name: rows}, always=True)
+
+    def overwriting(self, parsed: ParsedStatement) -> ParsedStatement | None:
+        """The INSERT OVERWRITE that a CREATE OR REPLACE TABLE ... AS means if the table has these columns; None otherwise."""
+        table = table_of_query(parsed) if parsed.tree.args.get("replace") else None
+        current = self._state.catalog.definition(table.name) if table is not None else None
+        if table is None or current is None:
+            return None
+        old = self._state.program.relations[table.name]
+        constrained = any(constraint.table == table.name for constraint in self._state.program.constraints)
+        constrained |= any(column.default is not None for column in old.columns)
+        if current.is_view or old.location is not None or constrained:
+            what = f"CREATE OR REPLACE TABLE of '{table.name}', which is a view, in place, or has conditions or defaults"
+            raise parsed.unsupported(what, None, "DROP it first, or use INSERT OVERWRITE")
+        asked = compile_select(replace(parsed, tree=table.query.copy()), self._state.program)
+        columns = asked.program.relations[asked.view].columns
+        (definition,) = parse_definitions(create_table(table.name, columns, table.items), parsed.span.source.name)
+        new = self._state.catalog.alter_table(definition).after.program.relations[table.name]
+        if [_stored(column) for column in new.columns] != [_stored(column) for column in old.columns]:
+            return None
+        if new.key != old.key:
+            raise parsed.unsupported(f"another key of '{table.name}' with the same columns", None, "DROP it first")
+        return overwrite_of(table, parsed)
 
     def drop(self, parsed: ParsedStatement) -> Result | None:
         """DROP TABLE and DROP VIEW."""
@@ -113,6 +138,11 @@ class SqlDefinitions:
                 values[i] = function(tuple(values))
             found.append(check_row(new, tuple(values), parsed))
         return found
+
+
+def _stored(column: Column) -> tuple[str, Type, int, bool]:
+    """What decides how the values of a column are stored."""
+    return column.name, column.type, column.bits, column.nullable
 
 
 def _check_widening(old: Relation, new: Relation, origins: Sequence[str | None], parsed: ParsedStatement) -> None:

@@ -158,7 +158,8 @@ class SqlRun:
         definitions = SqlDefinitions(self._pipeline)
         match kind:
             case "create":
-                return definitions.create(parsed)
+                change = definitions.overwriting(parsed)
+                return self._change(change) if change is not None else definitions.create(parsed)
             case "drop":
                 return definitions.drop(parsed)
             case _:

@@ -60,7 +60,7 @@ _FLOATS: Final = frozenset({
 })  # fmt: skip
 _COLLECTING: Final = frozenset({Function.COLLECT_LIST, Function.COLLECT_SET})
 _BITS: Final = frozenset({Function.BIT_AND, Function.BIT_OR, Function.BIT_XOR})
-_APPROXIMATE: Final = {
+REFUSED_AGGREGATES: Final = {
     "approx_count_distinct": "count(DISTINCT ...), which is exact",
     "approx_percentile": "percentile(...), which is exact",
     "percentile_approx": "percentile(...), which is exact",
@@ -112,7 +112,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     node = unwrap_call(node)
     if isinstance(node, exp.Any):
         return not node.find(exp.Query) and not isinstance(node.parent, exp.Like | exp.ILike)
-    return isinstance(node, exp.Anonymous) and (function_name(node) in AGGREGATES or function_name(node) in _APPROXIMATE)
+    return isinstance(node, exp.Anonymous) and (function_name(node) in AGGREGATES or function_name(node) in REFUSED_AGGREGATES)
 
 
 def skips_null(node: exp.Expr) -> bool:
@@ -143,8 +143,8 @@ class AggregateCalls:
         """The aggregate that a node calls; its arguments are assigned in the body of the query."""
         call = unwrap_call(node)
         name = "some" if isinstance(call, exp.Any) else function_name(call)
-        if name in _APPROXIMATE:
-            raise self.context.unsupported(f"'{name}'", call, f"use {_APPROXIMATE[name]}")
+        if name in REFUSED_AGGREGATES:
+            raise self.context.unsupported(f"'{name}'", call, f"use {REFUSED_AGGREGATES[name]}")
         arguments = call_arguments(call)
         distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
         arguments = arguments[0].expressions if distinct else arguments

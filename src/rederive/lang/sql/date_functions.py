@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
@@ -12,6 +14,7 @@ from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
 from rederive.lang.sql.literals import numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.nested_values import field_of
+from rederive.lang.sql.number_functions import number_text
 from rederive.lang.sql.plain_functions import built_in, cast_arguments, number
 from rederive.lang.sql.text_functions import text_constant
 from rederive.lang.sql.types import (
@@ -25,6 +28,7 @@ from rederive.lang.sql.types import (
     SMALLINT,
     STRING,
     TINYINT,
+    WALL_TIME,
     SqlType,
     decimal,
 )
@@ -207,6 +211,30 @@ def _make_timestamp(attempt: bool) -> Handler:
     return handler
 
 
+def _of_wall_time(handler: Handler) -> Handler:
+    """The function whose result has no zone, which is a TIMESTAMP only in UTC."""
+
+    def of_wall_time(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+        if lower.context.builder.zone != UTC:
+            hint = "use TIMESTAMP, or open the database with zone='UTC'"
+            raise lower.context.unsupported(f"{call.name} in a database in another zone than UTC", call.node, hint)
+        return replace(handler(lower, call), type=WALL_TIME)
+
+    return of_wall_time
+
+
+def _parse_wall_time(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    """to_timestamp_ntz. A text may name a zone, which Spark ignores; a format without one reads none."""
+    if len(call.arguments) == 1:
+        typed = lower.lower(call.arguments[0])
+        lower.check_without_zone(typed, call.node)
+    else:
+        pattern = lower.lower(call.arguments[1]).term
+        if isinstance(pattern, Constant) and set(re.sub("'[^']*'", "", str(pattern.value))) & set("VzOXxZ"):
+            raise lower.context.unsupported(f"{call.name} with a zone in the format", call.node, "use to_timestamp")
+    return _parse(MOMENT)(lower, call)
+
+
 def _timestamp_seconds(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     return _from_seconds(lower, number(lower, call.arguments[0]))
 
@@ -216,12 +244,8 @@ def _from_seconds(lower: ExpressionLowering, typed: TypedTerm) -> TypedTerm:
 
 
 def _to_char(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-    """Of a date or timestamp, date_format."""
-    typed = lower.lower(call.arguments[0])
-    if typed.type not in (DAY, MOMENT):
-        hint = "use format_number, format_string or CAST ... AS STRING"
-        raise lower.context.unsupported(f"'{call.name}' of {typed.type}", call.node, hint)
-    return _date_format(lower, call)
+    """Of a date or timestamp, date_format; of a number, its text in a format."""
+    return _date_format(lower, call) if lower.lower(call.arguments[0]).type in (DAY, MOMENT) else number_text(lower, call)
 
 
 def window_moment(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
@@ -256,6 +280,7 @@ def _convert_timezone(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 
 _TEXT_TO_MOMENT: Final = "string or timestamp, [string literal] -> timestamp"
+_PARTS_TO_WALL_TIME: Final = "int, int, int, int, int, decimal -> timestamp_ntz, in UTC only"
 DATE_FUNCTIONS: Final[dict[str, SqlFunction]] = {
     "extract": SqlFunction(0, 0, _extract, signature="part FROM date or timestamp -> int or decimal(8,6)"),
     "date_part": SqlFunction(2, 2, _date_part, signature="string literal, date or timestamp -> int or decimal(8,6)"),
@@ -267,7 +292,7 @@ DATE_FUNCTIONS: Final[dict[str, SqlFunction]] = {
     "date_add": SqlFunction(2, 3, _date_add(1), signature="date, int -> date; unit, int, timestamp -> timestamp", fails=True),
     "date_sub": SqlFunction(2, 2, _date_add(-1), signature="date, int -> date", fails=True),
     "date_format": built_in("date_format", SqlFunction(2, 2, _date_format)),
-    "to_char": SqlFunction(2, 2, _to_char, signature="date or timestamp, string literal -> string"),
+    "to_char": SqlFunction(2, 2, _to_char, signature="number, date or timestamp, string literal -> string"),
     "to_date": SqlFunction(1, 2, _parse(DAY), signature="string or timestamp, [string literal] -> date", fails=True),
     "try_to_date": SqlFunction(
         1, 2, _parse(DAY, attempt=True), signature="string or timestamp, [string literal] -> date",
@@ -290,6 +315,22 @@ DATE_FUNCTIONS: Final[dict[str, SqlFunction]] = {
     "make_timestamp": built_in("make_timestamp", SqlFunction(6, 7, _make_timestamp(attempt=False))),
     "try_make_timestamp": SqlFunction(
         6, 7, _make_timestamp(attempt=True), signature=BUILT_INS["make_timestamp"].signature,
+        nulls="an argument is NULL, or there is no such timestamp",
+    ),
+    "to_timestamp_ltz": SqlFunction(1, 2, _parse(MOMENT), signature=_TEXT_TO_MOMENT, fails=True),
+    "to_timestamp_ntz": SqlFunction(
+        1, 2, _of_wall_time(_parse_wall_time), signature=f"{_TEXT_TO_MOMENT}_ntz, in UTC only", fails=True
+    ),
+    "make_timestamp_ltz": built_in("make_timestamp", SqlFunction(6, 7, _make_timestamp(attempt=False))),
+    "try_make_timestamp_ltz": SqlFunction(
+        6, 7, _make_timestamp(attempt=True), signature=BUILT_INS["make_timestamp"].signature,
+        nulls="an argument is NULL, or there is no such timestamp",
+    ),
+    "make_timestamp_ntz": SqlFunction(
+        6, 6, _of_wall_time(_make_timestamp(attempt=False)), signature=_PARTS_TO_WALL_TIME, fails=True
+    ),
+    "try_make_timestamp_ntz": SqlFunction(
+        6, 6, _of_wall_time(_make_timestamp(attempt=True)), signature=_PARTS_TO_WALL_TIME,
         nulls="an argument is NULL, or there is no such timestamp",
     ),
     "timestamp_seconds": built_in("timestamp_seconds", SqlFunction(1, 1, _timestamp_seconds)),

@@ -131,7 +131,7 @@ def add_definition(known: Program, added: SqlDefinition) -> Program:
     """The program with one more table or view."""
     # SQL ignores the case of names and Datalog does not: a name of SQL clashes with every relation that differs by case alone.
     if added.name in known.folded_names:
-        hint = "use CREATE OR REPLACE VIEW to replace a view" if added.is_view else None
+        hint = "use CREATE OR REPLACE VIEW to replace a view" if added.is_view else "DROP TABLE first, or use IF NOT EXISTS"
         raise Redefined(f"'{added.name}' is defined already", added.parsed.span, hint=hint)
     builder = ProgramBuilder.of(known)
     if added.is_view:
@@ -257,12 +257,13 @@ def table_in_place(parsed: ParsedStatement) -> TableInPlace | None:
 
 @dataclass(frozen=True, slots=True)
 class TableOfQuery:
-    """A CREATE TABLE ... AS: the table, the query, its columns as they are declared, and whether the table may exist."""
+    """A CREATE TABLE ... AS: the table, the query, its key as it is declared, whether the table may exist or is replaced."""
 
     name: str
     query: exp.Expr
     items: tuple[str, ...]
     if_not_exists: bool
+    replaces: bool = False
 
 
 def table_of_query(parsed: ParsedStatement) -> TableOfQuery | None:
@@ -273,11 +274,18 @@ def table_of_query(parsed: ParsedStatement) -> TableOfQuery | None:
     items = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
     if other := next((item for item in items if not isinstance(item, exp.PrimaryKey)), None):
         raise parsed.unsupported("columns in CREATE TABLE ... AS", other, "name and cast the columns in the query")
-    if _location(parsed) is not None or _is_temporary(tree) or tree.args.get("replace"):
+    if _location(parsed) is not None or _is_temporary(tree):
         raise parsed.unsupported("this form of CREATE TABLE ... AS", None, "write CREATE TABLE t [(PRIMARY KEY (a))] AS query")
+    declared = tuple(item.sql("spark") for item in items)
     return TableOfQuery(
-        _name(tree, parsed), tree.expression, tuple(item.sql("spark") for item in items), bool(tree.args.get("exists"))
+        _name(tree, parsed), tree.expression, declared, bool(tree.args.get("exists")), bool(tree.args.get("replace"))
     )
+
+
+def overwrite_of(table: TableOfQuery, parsed: ParsedStatement) -> ParsedStatement:
+    """The INSERT OVERWRITE of a table by the query of its CREATE OR REPLACE TABLE ... AS."""
+    insert = exp.Insert(this=exp.to_table(table.name), expression=table.query.copy(), overwrite=True)
+    return replace(parsed, tree=insert)
 
 
 def create_table(name: str, columns: Sequence[Column], items: Sequence[str] = ()) -> str:

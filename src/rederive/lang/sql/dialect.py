@@ -92,6 +92,8 @@ class AnsiParser(SparkParser):
     """
 
     STRICT_CAST: ClassVar[bool] = True  # CAST fails on what it cannot cast
+    # `array(1, 2)[0]` is an element of an array; sqlglot would read the array [0].
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
     SUPPORTS_TABLE_QUERY: ClassVar[bool] = True  # TABLE t: SELECT * FROM t
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {

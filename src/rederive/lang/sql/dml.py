@@ -137,6 +137,8 @@ class _DmlLowering:
 
     def change(self) -> DataChange:
         tree = self.parsed.tree
+        if isinstance(tree, exp.Insert) and tree.args.get("partition") is not None:
+            tree = self.without_partition(tree.copy(), tree.args["partition"])
         match tree:
             case exp.Insert() if tree.args.get("overwrite") or tree.args.get("where"):
                 return self.replace_rows(tree)
@@ -189,6 +191,39 @@ class _DmlLowering:
             return InsertValues(table.name, tuple(self.constants(row, table, positions) for row in source.expressions))
         prepared = self.in_table_order(self.queries.prepare(source), table, positions)
         return InsertQuery(table.name, self.compiled_query(prepared))
+
+    def without_partition(self, tree: exp.Insert, partition: exp.Expr) -> exp.Insert:
+        """INSERT ... PARTITION (d = 1, e): the rows have 1 in d, and the last columns of the query are the others, as e.
+
+        With OVERWRITE, the rows with 1 in d are replaced, as with REPLACE WHERE.
+        """
+        fixed = {identifier(one.this): one.expression for one in partition.expressions if isinstance(one, exp.EQ)}
+        others = [identifier(one) for one in partition.expressions if isinstance(one, exp.Column)]
+        target, source = tree.this, tree.expression
+        table = self.table(target.this if isinstance(target, exp.Schema) else target)
+        names = identifiers(target.expressions) if isinstance(target, exp.Schema) else [column.name for column in table.columns]
+        self.check_once([*fixed, *others])
+        rest = [name for name in names if name not in fixed]
+        if len(fixed) + len(others) < len(partition.expressions) or (others and rest[-len(others) :] != others):
+            hint = "write PARTITION (column = constant, ...), and columns without a constant last in the table and in PARTITION"
+            raise self.parsed.unsupported("this PARTITION", partition, hint)
+        if tree.args.get("by_name") or tree.args.get("where") is not None or not isinstance(source, exp.Query | exp.Values):
+            raise self.parsed.unsupported("PARTITION with BY NAME or REPLACE WHERE", partition, "name the columns instead")
+        if isinstance(source, exp.Values):
+            for row in source.expressions:
+                row.replace(exp.Tuple(expressions=[*(row.expressions or [row]), *(one.copy() for one in fixed.values())]))
+        elif fixed:
+            if tree.args.get("with_") is not None:
+                source.set("with_", tree.args["with_"].pop())
+            inner = exp.Subquery(this=source, alias=exp.TableAlias(this=exp.to_identifier("rows")))
+            tree.set("expression", exp.Select(expressions=[exp.Star(), *(one.copy() for one in fixed.values())]).from_(inner))
+        bare = (target.this if isinstance(target, exp.Schema) else target).copy()
+        tree.set("this", exp.Schema(this=bare, expressions=[exp.to_identifier(name) for name in (*rest, *fixed)]))
+        if tree.args.get("overwrite") and fixed:
+            tests = [exp.NullSafeEQ(this=exp.column(name), expression=one.copy()) for name, one in fixed.items()]
+            tree.set("where", exp.and_(*tests))
+        tree.set("partition", None)
+        return tree
 
     def fresh(self) -> _DmlLowering:
         """Another lowering of the same statement: a program holds one query."""

@@ -33,8 +33,13 @@ def replace_equivalent(tree: exp.Expr) -> exp.Expr:
                 select.set(part, None)
     for named in tree.find_all(exp.Table, exp.Column):
         _drop_default_schema(named)
-    if isinstance(tree, exp.Create) and str(tree.args.get("kind")).upper() == "TABLE" and tree.args.get("properties"):
+    if isinstance(tree, exp.Create) and tree.args.get("properties"):
         _drop_arrangement(tree)
+    if isinstance(tree, exp.Insert):
+        # sqlglot has the partition of INSERT INTO t PARTITION (...) at the table.
+        table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        partition = table.args.get("partition") if isinstance(table, exp.Table) else None
+        tree.set("partition", partition.pop() if partition is not None else None)
     for call in list(tree.find_all(exp.Anonymous)):
         if call.name.lower() == "percentile" and len(call.expressions) == 2 and _elements(call.expressions[1]):
             _replace_percentiles(call)

@@ -25,6 +25,7 @@ from rederive.lang.sql.literals import cast_constant, hex_bytes, numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.nested_values import as_printed, cast_nested, field_of
 from rederive.lang.sql.number_functions import bits
+from rederive.lang.sql.refused_functions import refusal
 from rederive.lang.sql.scope import Scope, identifier
 from rederive.lang.sql.statement_context import StatementContext
 from rederive.lang.sql.type_names import named_type
@@ -254,10 +255,10 @@ class ExpressionLowering:
         """CAST and TRY_CAST."""
         typed, to = self.lower(node.this), named_type(node.args["to"], self.context)
         if node.args["to"].this is exp.DType.TIMESTAMPNTZ:
-            self._check_without_zone(typed, node)
+            self.check_without_zone(typed, node)
         return self.cast(typed, to, node, attempt=isinstance(node, exp.TryCast))
 
-    def _check_without_zone(self, typed: TypedTerm, node: exp.Expr) -> None:
+    def check_without_zone(self, typed: TypedTerm, node: exp.Expr) -> None:
         """Refuse a text that may name a zone: Spark ignores it in a TIMESTAMP_NTZ. A text without one is a TIMESTAMP in UTC."""
         value = typed.term.value if isinstance(typed.term, Constant) else None
         if typed.type == STRING and not (isinstance(value, str) and not names_zone(value.strip())):
@@ -571,7 +572,7 @@ class ExpressionLowering:
         if found is None:
             if call.name in WINDOW_FUNCTIONS:
                 raise self.context.unsupported(f"'{call.name}' without OVER", node, "add OVER (ORDER BY ...)")
-            raise self.context.unsupported(f"'{call.name}'", node, "see docs/sql.md for the supported functions")
+            raise self.context.unsupported(f"'{call.name}'", node, refusal(call.name))
         found.check(call, self)
         typed = found.lower(self, call)
         return self.call("not", [typed], BOOL) if node.args.get("negate") else typed

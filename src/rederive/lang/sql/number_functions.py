@@ -11,7 +11,20 @@ from rederive.ir.terms import NUMBER, Constant
 from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
 from rederive.lang.sql.plain_functions import built_in, number
-from rederive.lang.sql.types import BIGINT, BOOL, DOUBLE, INT, MAX_PRECISION, SINGLE, TINYINT, SqlType, as_decimal, decimal
+from rederive.lang.sql.types import (
+    BIGINT,
+    BOOL,
+    DOUBLE,
+    INT,
+    MAX_PRECISION,
+    SINGLE,
+    STRING,
+    TINYINT,
+    SqlType,
+    as_decimal,
+    decimal,
+)
+from rederive.scalar.sql.number_formats import NumberFormat, number_format
 
 if TYPE_CHECKING:
     from rederive.lang.sql.expressions import ExpressionLowering
@@ -136,6 +149,44 @@ def _bit_get(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     return lower.call("bit_get", [value, place, _constant(value.type.bits)], TINYINT)
 
 
+def _number_format(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    """The format that is the second argument: a literal, checked when the statement is compiled."""
+    typed = lower.cast(lower.lower(call.arguments[1]), STRING, call.node)
+    if not isinstance(typed.term, Constant):
+        hint = "write the format as a text, such as '999,999.99'"
+        raise lower.context.unsupported(f"{call.name} with a format that is not a literal", call.node, hint)
+    try:
+        _read_format(typed)
+    except ValueError as error:
+        hint = "write [MI | S] [$] 0, 9 and , or G [. or D 0 and 9] [PR | MI | S]"
+        raise TypeClash(str(error), lower.context.span(call.node), hint=hint) from None
+    return typed
+
+
+def _read_format(typed: TypedTerm) -> NumberFormat:
+    value = typed.term.value if isinstance(typed.term, Constant) else None
+    return number_format(value if isinstance(value, str) else "9" * 10)
+
+
+def _to_number(attempt: bool) -> Handler:
+    def handler(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+        text, format = lower.cast(lower.lower(call.arguments[0]), STRING, call.node), _number_format(lower, call)
+        read = _read_format(format)
+        gives = decimal(read.precision, read.places)
+        return lower.call("try_to_number" if attempt else "to_number", [text, format], gives, nullable=attempt or None)
+
+    return handler
+
+
+def number_text(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
+    """to_char of a number."""
+    typed = lower.lower(call.arguments[0])
+    typed = lower.cast(typed, decimal(38, 18), call.node) if typed.type == STRING else number(lower, call.arguments[0])
+    exact = _AS_DECIMAL.get(typed.type) or as_decimal(typed.type)
+    value = lower.cast(typed, exact, call.node)
+    return lower.call("number text", [value, _number_format(lower, call)], STRING)
+
+
 def _bit_count(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     typed = lower.lower(call.arguments[0])
     return lower.call("bit_count", [lower.cast(typed, INT, call.node) if typed.type == BOOL else typed], INT)
@@ -169,5 +220,10 @@ NUMBER_FUNCTIONS: Final[dict[str, SqlFunction]] = {
     "shiftright": SqlFunction(2, 2, _shift("shiftright"), signature=_INTEGERS),
     "shiftrightunsigned": SqlFunction(2, 2, _shift("shiftrightunsigned"), signature=_INTEGERS),
     "bit_get": SqlFunction(2, 2, _bit_get, signature="integer, int -> tinyint", fails=True),
+    "to_number": SqlFunction(2, 2, _to_number(attempt=False), signature="string, string literal -> decimal", fails=True),
+    "try_to_number": SqlFunction(
+        2, 2, _to_number(attempt=True), signature="string, string literal -> decimal",
+        nulls="an argument is NULL, or the text has no such format",
+    ),
     "bit_count": built_in("bit_count", SqlFunction(1, 1, _bit_count)),
-}
+}  # fmt: skip

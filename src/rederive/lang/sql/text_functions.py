@@ -141,7 +141,7 @@ def _format_kind(type: SqlType) -> str:
 
 
 def _type_of(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
-    return text_constant(str(lower.lower(call.arguments[0]).type).lower())
+    return text_constant(lower.lower(call.arguments[0]).type.catalog_name)
 
 
 def _like_function(most: int) -> SqlFunction:

@@ -55,6 +55,17 @@ class SqlType:
         return _NAMES[self.type.kind]
 
     @property
+    def catalog_name(self) -> str:
+        """The name that typeof gives: in lower case and without spaces, as `struct<a:int,B:array<string>>`."""
+        parts = [type.catalog_name for _, type in self.fields]
+        match self.type.kind:
+            case Kind.STRUCT:
+                return f"struct<{','.join(f'{name}:{part}' for (name, _), part in zip(self.fields, parts, strict=True))}>"
+            case Kind.ARRAY | Kind.MAP:
+                return f"{self.type.kind.value.lower()}<{','.join(parts)}>"
+        return str(self).lower()
+
+    @property
     def element(self) -> SqlType | None:
         """The type of the elements of an array; None for other types."""
         return self.fields[0][1] if self.type.kind is Kind.ARRAY else None

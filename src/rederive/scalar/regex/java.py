@@ -22,6 +22,7 @@ _ANCHORS: Final = {"\\A": "\\A", "\\z": "\\Z", "\\Z": _END, "\\b": "\\b", "\\B":
 _BOUNDARIES: Final = ("\\b", "\\B")
 _CONTROLS: Final = {"a": "\a", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CLASS: Final = re.compile(r"[pP]\{(\w+)\}", re.ASCII)
+_NAMED_GROUP: Final = re.compile(r"\(\?<[a-zA-Z][a-zA-Z0-9]*>")
 _CLASSES: Final = {
     name: POSIX[name.lower()]
     for name in ("Alnum", "Alpha", "Blank", "Cntrl", "Digit", "Graph", "Lower", "Print", "Punct", "Space", "Upper", "XDigit")
@@ -60,6 +61,16 @@ class _JavaTranslation(Translation):
     groups: ClassVar = ("(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!")
     assertions: ClassVar = ("(?=", "(?!", "(?<=", "(?<!")
     has_boundary: bool = False
+
+    def _group(self) -> str:
+        """A named group is a group with a number: what could refer to it by its name is refused."""
+        if named := _NAMED_GROUP.match(self.pattern, self.place):
+            if len(re.findall(re.escape(named[0]), self.pattern)) > 1:
+                raise self._refused(f"two groups are called '{named[0][3:-1]}'")
+            self._take(len(named[0]))
+            self.open.append("(")
+            return "("
+        return super()._group()
 
     def _sign(self) -> str:
         found = self._take()

@@ -19,12 +19,13 @@ from rederive.scalar.sql.json_paths import JSON
 from rederive.scalar.sql.json_values import JSON_VALUES
 from rederive.scalar.sql.maps import MAPS
 from rederive.scalar.sql.mathematics import MATHEMATICS
+from rederive.scalar.sql.number_formats import NUMBER_FORMATS
 from rederive.scalar.sql.numbers import BITS
 from rederive.scalar.sql.patterns import PATTERNS
 from rederive.scalar.sql.text import TEXT
 
 _ALL: Final = (
     *TEXT, *PATTERNS, *HASHES, *MATHEMATICS, *BITS, *DATES, *STEPS, *FORMATS, *ARRAYS, *MAPS, *HIGHER_ORDER, *JSON, *JSON_VALUES,
-    *BINARIES, *INTERVALS, *CHECKS, *FLOATS,
+    *BINARIES, *INTERVALS, *CHECKS, *FLOATS, *NUMBER_FORMATS,
 )  # fmt: skip
 BUILT_INS: Final[dict[str, BuiltIn]] = {found.name: found for found in _ALL}
