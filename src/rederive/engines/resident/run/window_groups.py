@@ -96,11 +96,10 @@ class WindowGroups(RefoldedGroups):
         self.partitions[group] = partition
         if before is None:
             self._undo.append(lambda: self.partitions.pop(group, None))
-        present = self._present(partition.rows)
         if old:
-            change_rows(old, set(map(tuple, self._view_columns(present).tolist())), view_gone, view_came)
+            change_rows(old, set(map(tuple, self._view_columns(partition.rows).tolist())), view_gone, view_came)
         else:
-            self._report_rows(present, view_came)
+            self._report_rows(partition.rows, view_came)
 
     def _view_rows_of(self, rows: list[CodedRow]) -> set[CodedRow]:
         by_values = dict(zip(self._decoded(rows), rows, strict=True))
@@ -156,17 +155,20 @@ class WindowGroups(RefoldedGroups):
         self._undo.append(lambda: partition.splice(new_places, put_back))
         is_new: Array = np.zeros(len(partition), np.bool_)
         is_new[new_places] = True
-        self._report_rows(self._present(removed), view_gone)
+        gone, came = [removed], []
         for low, high in self._affected(partition, changed):
             meter.count(high - low)
             results = self._window_results(partition, low, high)
             part = partition.rows[low:high]
             old, entered = part[:, -1].copy(), is_new[low:high]
             differs = (old != results) | entered
-            self._report_rows(self._present(part[differs & ~entered]), view_gone)
+            gone.append(part[differs & ~entered])
             partition.set_results(low, results)
             self._undo.append(partial(partition.set_results, low, old))
-            self._report_rows(self._present(part[differs]), view_came)
+            came.append(part[differs])
+        # All at once: what comes in part by row and in part by column is read by row.
+        self._report_rows(np.concatenate(gone), view_gone)
+        self._report_rows(np.concatenate(came or [removed[:0]]), view_came)
 
     def _places(
         self, partition: Partition, leaving: Sequence[CodedRow], entering: Sequence[CodedRow]
@@ -201,11 +203,10 @@ class WindowGroups(RefoldedGroups):
 
     # Rows of the view
 
-    def _present(self, rows: Array) -> Array:
-        """The rows that have a result: only the first ones, where a number of them is given."""
-        return rows if self.aggregate.most is None else rows[rows[:, -1] != NULL]
-
     def _view_columns(self, rows: Array) -> Array:
+        """The rows that have a result, which are only the first ones where their number is given, as rows of the view."""
+        if self.aggregate.most is not None:
+            rows = rows[rows[:, -1] != NULL]
         found: Array = rows[:, [*self.columns, *self.rest, self.source.arity]]
         return found
 
