@@ -49,7 +49,7 @@ def literal_number(draw: Any) -> str:
 def number(draw: Any, names: Names, depth: int = 2) -> str:
     options = ["column"] * 4 + ["literal"]
     if depth:
-        options += ["+", "-", "*", "case", "coalesce", "length", "nullif", "abs", "greatest", "element", "field", "kept"]
+        options += ["+", "-", "*", "case", "coalesce", "length", "nullif", "abs", "greatest", *NESTED]
     if names.depth > 0 and depth == 2:
         options += ["scalar"]
     match draw(st.sampled_from(options)):
@@ -69,20 +69,39 @@ def number(draw: Any, names: Names, depth: int = 2) -> str:
             return f"nullif({number(draw, names, depth - 1)}, {number(draw, names, depth - 1)})"
         case "abs":
             return f"abs({number(draw, names, depth - 1)})"
+        case "length":
+            return f"CAST(length({text(draw, names, depth - 1)}) AS INT)"
+        case "scalar":
+            return scalar(draw, names)
+        case word if word in NESTED:
+            return nested(draw, names, depth, word)
+        case operator:
+            return f"({number(draw, names, depth - 1)} {operator} {number(draw, names, depth - 1)})"
+
+
+NESTED = ("element", "kept", "folded", "entry", "json", "split", "field")
+
+
+def nested(draw: Any, names: Names, depth: int, kind: str) -> str:
+    """A number that is taken out of an array, a map, a struct or a text."""
+    match kind:
         case "element":
             one, two, three = (number(draw, names, depth - 1) for _ in range(3))
             return f"element_at(transform(array({one}, {two}), e -> e + {three}), {draw(st.sampled_from([1, 2]))})"
         case "kept":
             one, two, three = (number(draw, names, depth - 1) for _ in range(3))
             return f"CAST(size(filter(array({one}, {two}), e -> e > {three})) AS INT)"
-        case "field":
+        case "folded":
+            one, two = (number(draw, names, 0) for _ in range(2))
+            return f"aggregate(array({one}, {two}), 0, (c, e) -> c + e)"
+        case "entry":
+            return f"map('k', {number(draw, names, 0)})['k']"
+        case "json":
+            return f"CAST(get_json_object(to_json(named_struct('j', {number(draw, names, 0)})), '$.j') AS INT)"
+        case "split":
+            return f"CAST(size(split({text(draw, names, 0)}, 'a')) AS INT)"
+        case _:
             return f"named_struct('a', {number(draw, names, depth - 1)}, 'f', {text(draw, names, depth - 1)}).a"
-        case "length":
-            return f"CAST(length({text(draw, names, depth - 1)}) AS INT)"
-        case "scalar":
-            return scalar(draw, names)
-        case operator:
-            return f"({number(draw, names, depth - 1)} {operator} {number(draw, names, depth - 1)})"
 
 
 def scalar(draw: Any, names: Names) -> str:
@@ -123,14 +142,43 @@ TRUTHS = (
 )
 
 
+FURTHER = ("distinct", "exists in", "forall", "row", "ilike", "rows", "set")  # the last two have queries
+
+
+def further_condition(draw: Any, names: Names, kind: str, negation: str) -> str:
+    """Conditions that are never unknown, or about rows."""
+    match kind:
+        case "distinct":
+            return f"{number(draw, names, 0)} IS {negation}DISTINCT FROM {number(draw, names, 0)}"
+        case "exists in" | "forall" as word:
+            one, two, three = (number(draw, names, 0) for _ in range(3))
+            return f"{word.removesuffix(' in')}(array({one}, {two}), e -> e > {three}) IS TRUE"
+        case "row":
+            one, two = (number(draw, names, 0) for _ in range(2))
+            return f"(coalesce({one}, 9), coalesce({two}, 9)) = (1, {draw(numbers)})"
+        case "rows":
+            # DuckDB finds rows equal whose parts are NULL, so none is.
+            one, two = (number(draw, names, 0) for _ in range(2))
+            rows = f"SELECT coalesce(z.x, 9), coalesce(z.y, 9) FROM {draw(st.sampled_from(list(TABLES)))} AS z"
+            return f"(coalesce({one}, 9), coalesce({two}, 9)) {negation}IN ({rows})"
+        case "set":
+            alias, word = names.fresh(), draw(st.sampled_from(["UNION ALL", "INTERSECT", "EXCEPT"]))
+            inside = Names((alias, *names.aliases), 0, names.fresh)
+            tables = [draw(st.sampled_from(list(TABLES))) for _ in range(2)]
+            parts = [f"SELECT {alias}.y FROM {table} AS {alias} WHERE {condition(draw, inside, 0)}" for table in tables]
+            return f"{negation}EXISTS ({parts[0]} {word} {parts[1]})"
+        case _:
+            return f"{text(draw, names)} {negation}ILIKE 'A%'"
+
+
 def condition(draw: Any, names: Names, depth: int = 2, *, is_value: bool = False) -> str:
     """A condition; where it is a value, DuckDB and Spark must agree on what is unknown, too."""
-    options = ["compare"] * 3 + ["null", "between", "in", "like", "texts"]
+    options = ["compare"] * 3 + ["null", "between", "in", "like", "texts", *FURTHER[:5]]
     options += ["constant"]
     if depth:
         options += ["and", "or", "not"] * 2 + ["truth"]
     if names.depth > 0 and depth:
-        options += ["exists", "subquery", "exists", "subquery"]
+        options += ["exists", "subquery", "exists", "subquery", *FURTHER[5:]]
     negation = draw(st.sampled_from(["", "NOT "]))
     match draw(st.sampled_from(options)):
         case "compare":
@@ -150,6 +198,8 @@ def condition(draw: Any, names: Names, depth: int = 2, *, is_value: bool = False
         case "in":
             listed = ", ".join(draw(st.lists(st.sampled_from(["0", "1", "2", "NULL"]), min_size=1, max_size=3)))
             return f"{number(draw, names, 0)} {negation}IN ({listed})"
+        case word if word in FURTHER:
+            return further_condition(draw, names, word, negation)
         case "like":
             return f"{text(draw, names)} {negation}LIKE '{draw(st.sampled_from(['a%', '_', '%b']))}'"
         case "and" | "or" as connective:
@@ -209,15 +259,21 @@ def from_clause(draw: Any, names: Names, views: tuple[str, ...]) -> tuple[str, N
 def select(draw: Any, names: Names, views: tuple[str, ...]) -> str:
     clause, inside = from_clause(draw, names, views)
     where = draw(st.sampled_from(["", f" WHERE {condition(draw, inside)}"]))
-    kind = draw(st.sampled_from(["plain", "plain", "distinct", "group", "global"]))
+    kind = draw(st.sampled_from(["plain", "plain", "distinct", "group", "global", "ranked"]))
     if kind in ("plain", "distinct"):
         items = f"{number(draw, inside)} AS x, {number(draw, inside)} AS y, {text(draw, inside)} AS s"
         return f"SELECT {'DISTINCT ' if kind == 'distinct' else ''}{items} FROM {clause}{where}"
     narrow = Names(inside.aliases, 0, names.fresh)
     one, two = aggregate(draw, narrow), aggregate(draw, narrow)
-    if kind == "global":
-        return f"SELECT {one} AS x, {two} AS y, max({text(draw, narrow)}) AS s FROM {clause}{where}"
     alias = draw(st.sampled_from(inside.aliases))
+    if kind == "global":
+        listed = f"listagg({alias}.s, '-') WITHIN GROUP (ORDER BY {alias}.s)"
+        largest = draw(st.sampled_from([f"max({text(draw, narrow)})", listed]))
+        return f"SELECT {one} AS x, {two} AS y, {largest} AS s FROM {clause}{where}"
+    if kind == "ranked":
+        over = draw(st.sampled_from(["rank() OVER (ORDER BY {n} NULLS FIRST)", "sum({n}) OVER (ORDER BY {a}.y NULLS LAST)"]))
+        ranked = f"CAST({over.format(n=one, a=alias)} AS INT)"
+        return f"SELECT {alias}.y AS x, {ranked} AS y, {alias}.s AS s FROM {clause}{where} GROUP BY {alias}.y, {alias}.s"
     having = draw(st.sampled_from(["", f" HAVING {aggregate(draw, narrow)} > 1", " HAVING count(*) > 1"]))
     # Without rows, DuckDB has the grand total of a ROLLUP and a CUBE, and Spark has none.
     group, having = draw(
@@ -237,6 +293,7 @@ def select(draw: Any, names: Names, views: tuple[str, ...]) -> str:
 def aggregate(draw: Any, names: Names) -> str:
     calls = ["count(*)", "count({n})", "count(DISTINCT {n})", "sum({n})", "sum(DISTINCT {n})", "min({n})", "max({n})"]
     calls += ["bit_and({n})", "bit_or({n})", "bit_xor({n})", "median({n}) * 2", "regr_count({n}, {m})", "regr_sxx({n}, 1)"]
+    calls += ["size(collect_list({n})) * 1"]
     calls += [f"{call} FILTER (WHERE {{c}})" for call in ("count(*)", "sum({n})", "count(DISTINCT {n})", "max({n})")]
     call = draw(st.sampled_from(calls)).format(n=number(draw, names, 1), m=number(draw, names, 1), c=condition(draw, names, 0))
     return f"CAST({call} AS INT)"
@@ -259,6 +316,26 @@ WINDOWS = (
     "nth_value({q}.x, 2) OVER (ORDER BY {all} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
     "ntile(2) OVER (ORDER BY {all})",
     "lag({q}.x, 1, {q}.y) OVER (ORDER BY {all})",
+    "sum({q}.x) OVER (PARTITION BY {q}.s ORDER BY {q}.y NULLS FIRST RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+    "max({q}.y) OVER (ORDER BY {q}.x DESC NULLS LAST RANGE BETWEEN 2 PRECEDING AND CURRENT ROW)",
+    "count(*) OVER (ORDER BY {q}.y NULLS LAST RANGE BETWEEN CURRENT ROW AND 1 FOLLOWING)",
+    "sum({q}.y) OVER (PARTITION BY {q}.s ORDER BY {all} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)",
+    "min({q}.x) OVER (ORDER BY {all} ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING)",
+    "max({q}.x) OVER (PARTITION BY {q}.y ORDER BY {all} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)",
+    "max({q}.x) OVER (PARTITION BY {q}.s ORDER BY {q}.y NULLS FIRST)",
+    "floor(1000 * percent_rank() OVER (ORDER BY {q}.y NULLS FIRST))",
+    "floor(1000 * cume_dist() OVER (PARTITION BY {q}.s ORDER BY {q}.y DESC NULLS LAST))",
+    "lag({q}.x) IGNORE NULLS OVER (PARTITION BY {q}.s ORDER BY {all})",
+    "lead({q}.y, 2) IGNORE NULLS OVER (ORDER BY {all})",
+    "first_value({q}.y) IGNORE NULLS OVER (ORDER BY {all} ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
+    "last_value({q}.x) IGNORE NULLS OVER (PARTITION BY {q}.y ORDER BY {all})",
+)
+QUALIFIED = (
+    "row_number() OVER (PARTITION BY {q}.y ORDER BY {all}) <= 2",
+    "rank() OVER (PARTITION BY {q}.s ORDER BY {q}.y NULLS FIRST) = 1",
+    "count(*) OVER (PARTITION BY {q}.y) > 1",
+    "{q}.x > min({q}.x) OVER (PARTITION BY {q}.s)",
+    "sum({q}.y) OVER (ORDER BY {all} ROWS 2 PRECEDING) < 4 OR {q}.s = 'a'",
 )
 ALL_COLUMNS = "{q}.x NULLS FIRST, {q}.y NULLS FIRST, {q}.s NULLS FIRST"
 
@@ -270,8 +347,12 @@ def window(draw: Any, names: Names, views: tuple[str, ...]) -> str:
     where = draw(st.sampled_from(["", f" WHERE {condition(draw, Names((alias,), 0, names.fresh), 1)}"]))
     sources = f"FROM {source(draw, names.inner(), views)} AS {alias}{where}"
     if draw(st.integers(0, 3)) == 0:
-        number_of = f"row_number() OVER (PARTITION BY {alias}.y ORDER BY {ALL_COLUMNS.format(q=alias)})"
-        return f"SELECT {alias}.x AS x, {alias}.y AS y, {alias}.s AS s {sources} QUALIFY {number_of} <= 2"
+        test = draw(st.sampled_from(QUALIFIED)).format(q=alias, all=ALL_COLUMNS.format(q=alias))
+        return f"SELECT {alias}.x AS x, {alias}.y AS y, {alias}.s AS s {sources} QUALIFY {test}"
+    if draw(st.integers(0, 5)) == 0:
+        named = f"WINDOW n AS (PARTITION BY {alias}.s ORDER BY {ALL_COLUMNS.format(q=alias)})"
+        calls = f"CAST(sum({alias}.x) OVER n AS INT) AS x, CAST(row_number() OVER n AS INT) AS y"
+        return f"SELECT {calls}, {alias}.s AS s {sources} {named}"
     return f"SELECT CAST({call} AS INT) AS x, {alias}.y AS y, {alias}.s AS s {sources}"
 
 
@@ -319,7 +400,9 @@ def exploded(draw: Any, names: Names) -> str:
     inside = Names((alias,), 0, names.fresh)
     parts = ", ".join(number(draw, inside, 0) for _ in range(draw(st.integers(1, 3))))
     where = draw(st.sampled_from(["", f" WHERE {condition(draw, inside, 1)}"]))
-    source = f"{draw(st.sampled_from(list(TABLES)))} AS {alias}, LATERAL explode(array({parts})) AS {other}(c)"
+    table = f"{draw(st.sampled_from(list(TABLES)))} AS {alias}"
+    joined = [f", LATERAL explode(array({parts})) AS {other}(c)", f" LATERAL VIEW explode(array({parts})) {other} AS c"]
+    source = table + draw(st.sampled_from(joined))
     return f"SELECT {alias}.x AS x, {other}.c AS y, {alias}.s AS s FROM {source}{where}"
 
 
@@ -389,6 +472,8 @@ RECURSIONS = (
     "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM u WHERE s = 'a'"
     " UNION SELECT u.x, r.y FROM u JOIN r ON u.y = r.x WHERE u.s <> 'b')"
     " SELECT x, CAST(count(*) AS INT) AS y, 'n' AS s FROM r GROUP BY x",
+    "WITH RECURSIVE r(x, n) AS (SELECT y, 0 FROM u UNION ALL SELECT u.y, r.n + 1 FROM r JOIN u ON u.x = r.x WHERE r.n < 2)"
+    " SELECT x, n AS y, 's' AS s FROM r",
 )
 
 

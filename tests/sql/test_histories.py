@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import rederive
 from rederive.commit import restart
+from rederive.engines.resident.run import window_groups
 from rederive.errors import DuplicateKey
 from tests.duck import empty_duckdb
 from tests.selection import examples
@@ -29,8 +30,10 @@ PORTIONS = 8  # of the histories of a strategy: processes share them
 
 @pytest.fixture(autouse=True)
 def _checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every store is reopened from a checkpoint, small as it is."""
+    """Every store is reopened from a checkpoint, and every partition of a window is stored in order, small as they are."""
     monkeypatch.setattr(restart, "WORTH_SAVING", 0)
+    monkeypatch.setattr(window_groups, "_SMALL", 2)
+    monkeypatch.setattr(window_groups, "_MANY", 1)
 
 
 class Both:

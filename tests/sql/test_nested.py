@@ -196,6 +196,13 @@ def test_names_of_fields() -> None:
         db.query("SELECT k.z FROM t")
 
 
+def test_a_predicate_about_the_function_exists() -> None:
+    """Found: `exists(array, test) IS TRUE` was read as EXISTS (query), which takes no predicate."""
+    db = opened()
+    query = "SELECT k FROM t WHERE exists(a, e -> e > 2) {} AND NOT EXISTS (SELECT 1 FROM t AS o WHERE o.k > t.k + 2)"
+    assert [db.query(query.format(test)) for test in ("IS TRUE", "= false", "IS NULL")] == [[(4,)], [(2,)], [(3,)]]
+
+
 def test_lambdas_capture_columns_and_parameters() -> None:
     db = opened()
     assert db.query("SELECT transform(a, x -> transform(array(x, k), y -> x * 10 + y + k)) AS r FROM t WHERE k = 4") == [

@@ -7,6 +7,7 @@ a range of places in this order; both ends of the frames move forward with the r
 from __future__ import annotations
 
 import datetime
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
@@ -27,7 +28,7 @@ RANKING: Final = Frame(None, 0, by_value=True)  # of a window with an order: up 
 def window_of(aggregate: Aggregate, types: Sequence[Type], gives: Type) -> Callable[[Sequence[Row]], list[tuple[Row, Value]]]:
     """The rows of a partition in order, each with its result; OverflowError if one does not fit its type."""
     by = (*aggregate.order, *map(Order, range(len(types))))
-    compute = _function(aggregate, types, gives)
+    compute = window_function(aggregate, types, gives)
 
     def results(rows: Sequence[Row]) -> list[tuple[Row, Value]]:
         ordered = sort_rows(rows, by)[: aggregate.most]
@@ -36,14 +37,15 @@ def window_of(aggregate: Aggregate, types: Sequence[Type], gives: Type) -> Calla
     return results
 
 
-def _function(aggregate: Aggregate, types: Sequence[Type], gives: Type) -> Callable[[Sequence[Row]], Results]:
+def window_function(aggregate: Aggregate, types: Sequence[Type], gives: Type) -> Callable[[Sequence[Row]], Results]:
+    """The results of rows that are in order; OverflowError if one does not fit its type."""
     match aggregate.function:
         case Function.ROW_NUMBER:
             return lambda rows: range(1, len(rows) + 1)
         case Function.LAG:
             return lambda rows: _shifted(rows, aggregate)
         case Function.NTILE:
-            return lambda rows: _tiles(len(rows), aggregate.parameters[0])
+            return lambda rows: tiles(len(rows), aggregate.parameters[0])
         case Function.PERCENT_RANK:
             return lambda rows: [start / max(len(rows) - 1, 1) for start, _ in _peers(rows, aggregate.order)]
         case Function.CUME_DIST:
@@ -101,7 +103,7 @@ def _bounds(
     """
     (order,) = aggregate.order
     assert aggregate.frame is not None
-    move = _mover(types[order.column], -distance if order.descending else distance, months=aggregate.frame.months)
+    move = distance_mover(types[order.column], -distance if order.descending else distance, months=aggregate.frame.months)
     values: list[Any] = [row[order.column] for row in rows]
     known = [i for i, value in enumerate(values) if value is not None]
     first, last = (known[0], known[-1] + 1) if known else (0, 0)
@@ -111,19 +113,21 @@ def _bounds(
             found.append(peers[i][1 if after else 0])
             continue
         bound = move(value)
-        while place < last and _is_before(values[place], bound, order, after=after):
+        while place < last and is_before(values[place], bound, order, after=after):
             place += 1
         found.append(place)
     return found
 
 
-def _is_before(value: Any, bound: Any, order: Order, *, after: bool) -> bool:
+def is_before(value: Any, bound: Any, order: Order, *, after: bool) -> bool:
+    """Whether a value comes before the bound of a frame in the order; with `after`, or is at it."""
     if value == bound:
         return after
     return bool(value > bound if order.descending else value < bound)
 
 
-def _mover(type: Type, distance: Any, *, months: bool) -> Callable[[Any], Any]:
+def distance_mover(type: Type, distance: Any, *, months: bool) -> Callable[[Any], Any]:
+    """The function that moves a value to order by to the bound of its frame."""
     if months:
         return lambda value: BUILT_INS["add_months"].compute(value, distance)
     match type.kind:
@@ -158,11 +162,11 @@ def _shifted(rows: Sequence[Row], aggregate: Aggregate) -> Results:
     return found
 
 
-def _tiles(count: int, tiles: Any) -> Results:
-    """ntile: the first `count % tiles` tiles have one row more than the others."""
-    size, more = divmod(count, tiles)
-    sizes = [size + 1] * more + [size] * (tiles - more)
-    return [tile for tile, rows in enumerate(sizes, 1) for _ in range(rows)]
+def tiles(count: int, number: Any) -> Results:
+    """ntile: the first `count % number` tiles have one row more than the others."""
+    size, more = divmod(count, number)
+    longer = more * (size + 1)
+    return [1 + (i // (size + 1) if i < longer else more + (i - longer) // size) for i in range(count)]
 
 
 def _picked(rows: Sequence[Row], frames: Frames, aggregate: Aggregate) -> Results:
@@ -200,17 +204,21 @@ def _extremes(rows: Sequence[Row], frames: Frames, aggregate: Aggregate) -> Resu
     """min and max: the candidates of a frame are a queue, in which each value is better than those after it."""
     assert aggregate.value is not None
     values: list[Any] = [row[aggregate.value] for row in rows]
-    is_worse = (lambda a, b: a >= b) if aggregate.function is Function.MIN else (lambda a, b: a <= b)
-    return list(_slide(values, frames, is_worse))
+    return list(_slide(values, frames, improves(aggregate.function)))
 
 
-def _slide(values: Sequence[Any], frames: Frames, is_worse: Callable[[Any, Any], bool]) -> Iterator[Value]:
+def improves(function: Function) -> Callable[[Any, Any], bool]:
+    """Whether a value is at least as good as the best one before it, for min or max."""
+    return operator.le if function is Function.MIN else operator.ge
+
+
+def _slide(values: Sequence[Any], frames: Frames, is_better: Callable[[Any, Any], bool]) -> Iterator[Value]:
     queue: deque[int] = deque()
     entered = 0
     for i, j in frames:
         for place in range(entered, j):
             if values[place] is not None:
-                while queue and is_worse(values[queue[-1]], values[place]):
+                while queue and is_better(values[place], values[queue[-1]]):
                     queue.pop()
                 queue.append(place)
         entered = max(entered, j)

@@ -44,6 +44,9 @@ _LEVELS: Final[tuple[dict[tuple[TokenType, ...], _Build], ...]] = (
 )
 _OWN_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "SUBSTR")
 _TERMS: Final = len(_LEVELS) - 1
+_STARTS_OF_QUERIES: Final = frozenset(
+    {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES, TokenType.TABLE, TokenType.L_PAREN}
+)
 _TYPED_LITERALS: Final = {
     exp.DType.DATE,
     exp.DType.TIME,
@@ -118,7 +121,9 @@ class AnsiParser(SparkParser):
         """A condition that is neither AND nor OR."""
         if self._match(TokenType.NOT):
             return self.expression(exp.Not(this=self._parse_equality()))
-        return self._parse_unary() if self._token_at(0) is TokenType.EXISTS else self._parse_range()
+        # EXISTS (query) takes no predicate; exists(array, test) is a value, and does.
+        is_query = self._token_at(0) is TokenType.EXISTS and self._token_at(2) in _STARTS_OF_QUERIES
+        return self._parse_unary() if is_query else self._parse_range()
 
     def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
         """A value, and one predicate about it."""

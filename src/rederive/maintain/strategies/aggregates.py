@@ -35,7 +35,7 @@ def by_group(component: Component, program: Program, aggregate: Aggregate, strat
 def _reason(aggregate: Aggregate, *, is_stored: bool = True) -> str:
     """Which rows a change reads: none but its own, those of a group whose extreme leaves, or all of the affected groups."""
     if aggregate.is_window:
-        return WHOLE if not aggregate.group else "numbered rows: affected partitions are ordered from scratch"
+        return WHOLE if not aggregate.group else "window: affected partitions only"
     if not is_stored:
         return "aggregate: affected groups only, folded in both states"
     if aggregate.function in TOTALS:
@@ -45,7 +45,7 @@ def _reason(aggregate: Aggregate, *, is_stored: bool = True) -> str:
     return "aggregate: affected groups only, folded from scratch"
 
 
-WHOLE = "not incremental: all rows are one partition, which is ordered from scratch at every change of it"
+WHOLE = "not incremental: all rows are one partition, and a change of one row may change the results of all"
 
 
 def not_incremental(program: Program) -> Aggregate | None:

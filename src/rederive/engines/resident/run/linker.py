@@ -41,6 +41,7 @@ from rederive.engines.resident.run.phases import (
 )
 from rederive.engines.resident.run.relations import Tables
 from rederive.engines.resident.run.saved_state import SavedState
+from rederive.engines.resident.run.window_groups import WindowGroups
 from rederive.engines.resident.storage.codes import CodedRow, Codes
 from rederive.engines.resident.storage.memory import Arrays
 from rederive.engines.resident.storage.table import Key, Leaf, Readable, Table
@@ -103,9 +104,10 @@ class Linker:
         self.seconds = {component: time for component, time in self.seconds.items() if component[0] not in names}
 
     def auxiliary_state(self) -> Iterator[tuple[str, Mapping[Any, object] | Arrays]]:
-        """What is stored besides the rows of each view: derivation counts, the totals of groups, the ages of rows."""
+        """What is stored besides the rows of each view: counts of derivations, totals, orders of partitions, ages."""
         yield from self._counts.items()
         yield from ((name, groups.totals) for name, groups in self._groups.items() if groups.has_totals)
+        yield from ((name, groups) for name, groups in self._groups.items() if isinstance(groups, WindowGroups))
         yield from ((name, ages.moments) for name, ages in self._ages.items())
 
     def inherit(self, before: Linker, names: Collection[str]) -> None:

@@ -14,7 +14,7 @@ from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.closure_deletions import ClosureDeletions
 from rederive.engines.resident.run.fixpoint import Fixpoint, Meter
 from rederive.engines.resident.run.patience import STEP, Overrun, Patience
-from rederive.engines.resident.run.row_numbers import change_rows
+from rederive.engines.resident.run.refolded_groups import change_rows
 from rederive.engines.resident.storage.codes import CodedRow
 from rederive.engines.resident.storage.table import Readable, RowBatch, StoredTable, Table, rows_of, whole_rows
 from rederive.limits import Limits

@@ -10,8 +10,10 @@ from rederive.analysis.graph import Component
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.closure_search import ClosureAnswers, StartedClosureAnswers
 from rederive.engines.resident.run.derived_views import Answers, DerivedView, GroupAnswers, RuleAnswers
+from rederive.engines.resident.run.extreme_groups import ExtremeGroups
 from rederive.engines.resident.run.fixpoint import Meter
-from rederive.engines.resident.run.refolded_groups import groups_class
+from rederive.engines.resident.run.refolded_groups import RefoldedGroups
+from rederive.engines.resident.run.window_groups import WindowGroups
 from rederive.engines.resident.storage.codes import Codes
 from rederive.engines.resident.storage.column_table import ColumnTable, is_wide
 from rederive.engines.resident.storage.table import Overlay, Readable, StoredTable, Table
@@ -30,7 +32,7 @@ def is_stored_by_column(maintenance: MaintenanceProgram, name: str) -> bool:
         return False
     aggregate = section.aggregate
     if aggregate is not None:
-        return aggregate.function in TOTALS | EXTREMES and not aggregate.is_window and bool(aggregate.group)
+        return aggregate.is_window or (aggregate.function in TOTALS | EXTREMES and bool(aggregate.group))
     return section.strategy is Strategy.MATERIALIZED and is_wide(relation)
 
 
@@ -40,6 +42,15 @@ def stored_key(maintenance: MaintenanceProgram, name: str) -> tuple[int, ...]:
     if section is not None and section.aggregate is not None and is_stored_by_column(maintenance, name):
         return tuple(range(relation.arity - 1))
     return relation.key
+
+
+def groups_class(aggregate: Aggregate) -> type[Groups]:
+    """How an aggregate is maintained."""
+    if aggregate.is_window:
+        return WindowGroups
+    if aggregate.function in EXTREMES:
+        return ExtremeGroups
+    return Groups if aggregate.function in TOTALS else RefoldedGroups
 
 
 class Tables:
