@@ -4,8 +4,9 @@
 
 For each view and each size of change: a plain UPDATE of the facts, then a refresh that ends when the table of the view is
 written; as the peer in the same run, INSERT OVERWRITE of the query over the same commit. Both are checked against each other.
-Prints seconds, CPU seconds of the process with its JVM, their ratios, and for both the number of Spark jobs and the bytes
-read. On a busy machine the CPU seconds say more. `--folder` keeps the source tables for the next run.
+Prints seconds, CPU seconds of the process with its JVM, their ratios, and for both the number of Spark jobs and the bytes that
+both processes read, from files and connections. On a busy machine the CPU seconds say more. `--folder` keeps the source tables
+for the next run.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ VIEWS: Final = {
     "anti": "SELECT i.id, kind FROM item AS i WHERE NOT EXISTS (SELECT 1 FROM fact WHERE fact.item = i.id AND amount > 995)",
 }
 
+# What an UPDATE changes: a column that the view reads. {n}: the number of the change.
+CHANGED: Final = {"distinct": "item = (item + {n}) % {items}"}
+AMOUNT: Final = "amount = (amount + 37 * {n}) % 1000"
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -49,32 +54,45 @@ class Cost:
 
 
 def measure(spark: SparkSession, work: Callable[[], object]) -> Cost:
-    """Run `work`, and count its Spark jobs and the bytes that they read."""
+    """Run `work`, and count its Spark jobs and the bytes that are read for it."""
     before, cpu, started = counters(spark), cpu_seconds(spark), time.perf_counter()
     work()
     seconds, used, after = time.perf_counter() - started, cpu_seconds(spark) - cpu, counters(spark)
     return Cost(seconds, used, after[0] - before[0], (after[1] - before[1]) / 1e6)
 
 
-def cpu_seconds(spark: SparkSession) -> float:
-    """The CPU time of this process and of its JVM, in which the executors run."""
+def jvm(spark: SparkSession) -> Path:
+    """What the system says of the JVM, in which the executors run."""
     gateway: Any = spark.sparkContext._gateway
-    fields = Path(f"/proc/{gateway.proc.pid}/stat").read_text().rpartition(")")[2].split()
+    return Path(f"/proc/{gateway.proc.pid}")
+
+
+def cpu_seconds(spark: SparkSession) -> float:
+    """The CPU time of this process and of its JVM."""
+    fields = (jvm(spark) / "stat").read_text().rpartition(")")[2].split()
     # Of the whole line, user time is the 14th field and system time the 15th; the first two are cut off here.
     return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def counters(spark: SparkSession) -> tuple[int, int]:
-    """The jobs that the context has started, and the bytes that its tasks have read."""
+    """The jobs that the context has started, and the bytes that this process and its JVM have read.
+
+    Spark's own counter misses what Parquet reads in threads of its own.
+    """
     context: Any = spark.sparkContext._jsc.sc()
-    executors = context.statusStore().executorList(False)
-    read = sum(executors.apply(i).totalInputBytes() for i in range(executors.size()))
+    lines = [line for place in (jvm(spark), Path("/proc/self")) for line in (place / "io").read_text().splitlines()]
+    read = sum(int(line.partition(":")[2]) for line in lines if line.startswith("rchar"))
     return int(context.dagScheduler().nextJobId()), read
+
+
+def dimensions(facts: int) -> tuple[int, int]:
+    """How many items and shops there are."""
+    return max(facts // 1000, 10), max(facts // 10_000, 5)
 
 
 def make_sources(spark: SparkSession, folder: str, facts: int) -> None:
     """A star: facts with a key, and two small dimensions."""
-    items, shops = max(facts // 1000, 10), max(facts // 10_000, 5)
+    items, shops = dimensions(facts)
     tables = {
         "fact": f"SELECT id, id * 7919 % {items} AS item, id * 104729 % {shops} AS shop, CAST(id * 31 % 1000 AS INT) AS amount "
         f"FROM range({facts})",
@@ -103,9 +121,8 @@ def compare(spark: SparkSession, sources: str, folder: str, view: str, facts: in
         for number, share in enumerate(changes, 1):
             # Scattered rows: every so manieth one.
             step = max(round(1 / share), 1)
-            spark.sql(
-                f"UPDATE delta.`{sources}/fact` SET amount = (amount + {37 * number}) % 1000 WHERE id % {step} = {number % step}"
-            )
+            new = CHANGED.get(view, AMOUNT).format(n=number, items=dimensions(facts)[0])
+            spark.sql(f"UPDATE delta.`{sources}/fact` SET {new} WHERE id % {step} = {number % step}")
             ours = measure(spark, db.refresh)
             theirs = measure(spark, lambda: spark.sql(f"INSERT OVERWRITE {peer} {query}"))
             mine, other = db.tables.frame("v"), spark.read.format("delta").load(f"{folder}/peer_{view}")

@@ -43,7 +43,7 @@ def source_of(state: DatabaseState, table: Relation) -> SourceTable:
     from rederive.lake.source_table import SourceTable
 
     assert table.location is not None
-    return SourceTable.open(session(state), table.location, state.program.zone)
+    return SourceTable(session(state), table.location, state.program.zone)
 
 
 def with_source_rows(state: DatabaseState, change: CatalogChange) -> CatalogChange:

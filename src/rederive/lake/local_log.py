@@ -57,22 +57,29 @@ class LocalLog:
     def refresh(self) -> bool:
         """Read what was committed since; False if there is no table that this process can read and write."""
         with self.lock:
-            return self._refresh()
+            return self.read() and self._is_known()
 
-    def _refresh(self) -> bool:
+    def read(self, upto: int | None = None) -> bool:
+        """Read what was committed since, up to a commit; False if the log cannot be read, or does not reach back to it."""
         try:
             if self.version < 0 or not (self.place / LOG).exists():
                 self.version = -1
                 self._read_checkpoint()
-            while (file := self._commit_file(self.version + 1)).exists():
-                for line in file.read_text(encoding="utf-8").splitlines():
-                    self._apply(json.loads(line))
+            while self.version != upto and (file := self.commit_file(self.version + 1)).exists():
+                for action in self.actions(file):
+                    self._apply(action)
                 self.version += 1
         except (OSError, ValueError, KeyError):
             self.version = -1
-        return self.version >= 0 and self._is_known()
+        return self.version >= 0 and upto in (None, self.version)
 
-    def _commit_file(self, version: int) -> Path:
+    @staticmethod
+    def actions(commit: Path) -> list[Action]:
+        """The actions of a commit."""
+        return [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
+
+    def commit_file(self, version: int) -> Path:
+        """The file of a commit."""
         return self.place / LOG / f"{version:020}.json"
 
     def _read_checkpoint(self) -> None:
@@ -99,7 +106,7 @@ class LocalLog:
                 self.files[added["path"]] = added
             case {"remove": removed}:
                 # A file whose deletion vector changes is removed and added by one commit, in either order.
-                if _vector_id(self.files.get(removed["path"], {})) == _vector_id(removed):
+                if vector_id(self.files.get(removed["path"], {})) == vector_id(removed):
                     self.files.pop(removed["path"], None)
             case {"metaData": metadata}:
                 self.metadata = metadata
@@ -184,7 +191,7 @@ class LocalLog:
     def _link(self, partial: Path, number: int) -> None:
         try:
             # A link, unlike a renaming, never replaces a file: of two writers one gets the number.
-            os.link(partial, self._commit_file(number))
+            os.link(partial, self.commit_file(number))
         except FileExistsError:
             raise Overtaken from None
         finally:
@@ -265,7 +272,8 @@ def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _vector_id(file: Mapping[str, Any]) -> object:
+def vector_id(file: Mapping[str, Any]) -> object:
+    """What tells the deletion vectors of a file apart."""
     vector = file.get("deletionVector") or {}
     return vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset")
 

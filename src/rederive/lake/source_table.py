@@ -6,16 +6,18 @@ change data feed where the table has one, else from the files that the log adds 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
 from rederive.delta import Delta
+from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.engines.spark.session.sessions import described, like_session
 from rederive.errors import DuplicateKey, NotATable, Redefined, SchemaMismatch, SourceChanged, SourceGone, UnknownName
@@ -24,13 +26,16 @@ from rederive.ir.terms import FLOAT, NUMBER, UNSIGNED, Row
 from rederive.lake.bags import NET, expand_copies, number_copies
 from rederive.lake.delta_log import FAILURES, TableState, commit_changes, java_reason, table_state
 from rederive.lake.frame_rows import PROBLEM, check_rows, check_times, convert_frame, values
+from rederive.lake.local_source import LeftToSpark, LocalSource, ReadBudget
 from rederive.lake.names import column_names, quote
-from rederive.lake.types import BITS, collect, column_type, rows_of
+from rederive.lake.types import BITS, collect, column_type, frame_of, rows_of, schema_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
+LOG: Final = logging.getLogger("rederive.tables")
 CHANGE_TYPE: Final = "_change_type"
 _ENTERS: Final = ("insert", "update_postimage")
 _FEED: Final = "delta.enableChangeDataFeed"
@@ -48,22 +53,32 @@ def is_missing_file(error: Exception) -> bool:
     return isinstance(error, FAILURES) and any(sign in str(error) for sign in _MISSING)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SourceTable:
-    """The Delta table at a location, for readers of a database in a time zone."""
+    """The Delta table at a location, for readers of a database in a time zone.
 
-    spark: SparkSession
+    A local table is read by this process where it understands it and the rows fit `Tuning`; else Spark reads it.
+    """
+
+    given: SparkSession
     location: str
     zone: str
 
-    @classmethod
-    def open(cls, spark: SparkSession, location: str, zone: str) -> SourceTable:
-        """The table, which is read in a session of our own: Delta adds settings to the session that reads it."""
-        return cls(like_session(spark), location, zone)
+    @cached_property
+    def spark(self) -> SparkSession:
+        """A session of our own: Delta adds settings to the session that reads it."""
+        return like_session(self.given)
+
+    def _local(self, version: int | None = None) -> LocalSource:
+        tuning = SparkEngine.default_tuning
+        return LocalSource.open(self.location, self.zone, ReadBudget(tuning.local_file_rows, tuning.local_rows), version)
 
     def state(self, version: int | None = None) -> TableState:
         """The table as it is now, or at a commit."""
-        found = table_state(self.spark, self.location, version)
+        try:
+            return self._local(version).log.state()
+        except LeftToSpark:
+            found = table_state(self.spark, self.location, version)
         if found is None:
             raise NotATable("no Delta table", hint="give the folder that holds _delta_log, or a name of the catalog").at(
                 self.location
@@ -106,6 +121,11 @@ class SourceTable:
 
     def pinned_rows(self, table: Relation, base: Relation, version: int) -> DataFrameRows:
         """The rows at a commit, as a base relation has them. They are not read yet."""
+        if base.name == table.name:
+            with suppress(LeftToSpark):
+                source = self._local(version)
+                read, make = partial(_read_all, source, table), partial(self.frame, table, version)
+                return DataFrameRows.in_local_files(read, make, base.types, source.number_of_rows)
         rows = self.frame(table, version)
         return DataFrameRows.in_place(rows if base.name == table.name else number_copies(rows), base.types, self._count(version))
 
@@ -145,17 +165,32 @@ class SourceTable:
     @contextmanager
     def net_change(self, table: Relation, base: Relation, after: int, upto: int) -> Iterator[Delta]:
         """What the commits after `after` up to `upto` did to the base relation, which can be read inside the block."""
+        what = f"{table.name}: changes of commits {after + 1} to {upto}"
+        try:
+            minus, plus = self._local(upto).net_change(table, after)
+        except LeftToSpark as reason:
+            LOG.info("%s: read by Spark: %s", what, reason)
+        else:
+            LOG.info("%s: %d rows read in this process", what, len(minus) + len(plus))
+            yield Delta(self._side(plus, table), self._side(minus, table))
+            return
         # Once: both sides and the checks are read from these rows, not from the files again.
         net = self._net(table, after, upto).persist()
         try:
             try:
-                with described(self.spark, f"{table.name}: changes of commits {after + 1} to {upto}"):
+                with described(self.spark, what):
                     found = self._delta(net, table, base, upto)
             except FAILURES as error:
                 raise self._gone(error, after) from error
             yield found
         finally:
             net.unpersist()
+
+    def _side(self, rows: pa.Table, table: Relation) -> Sequence[Row] | DataFrameRows:
+        if rows.num_rows <= _FEW_ROWS:
+            return rows_of(rows, table)
+        named = rows.rename_columns(list(column_names(table)))
+        return DataFrameRows.in_driver(rows, table.types, lambda: frame_of(self.spark, named, schema_of(table)))
 
     def rows_before(self, table: Relation, base: Relation, after: int, upto: int, number: int) -> DataFrameRows:
         """The `number` rows at commit `after` as the new state minus the change: where the files of that commit are gone."""
@@ -234,6 +269,14 @@ class SourceTable:
     def _gone(self, error: Exception, version: int) -> Exception:
         reason = java_reason(error)
         return SourceGone(f"the commits after {version} can no longer be read: {reason}", hint=RESYNC).at(self.location)
+
+
+def _read_all(source: LocalSource, table: Relation) -> pa.Table | None:
+    try:
+        return source.rows(table)
+    except LeftToSpark as reason:
+        LOG.info("%s: rows at commit %d: read by Spark: %s", table.name, source.log.version, reason)
+        return None
 
 
 def maps_columns(state: TableState) -> bool:

@@ -68,6 +68,10 @@ class Tuning:
     file_rows: int = 100_000
     # bytes of a row group, which a scan reads or skips as a whole
     file_block_bytes: int = 8 << 20
+    # rows of local files of a table in place that this process opens, a row group at a time, to find a change (decision 185)
+    local_file_rows: int = 40_000_000
+    # rows of them that it holds: about 32 bytes each for four numbers (decision 185)
+    local_rows: int = 4_000_000
     # deltas of a stored relation that wait to be summed (decision 41)
     pending_deltas: int = 16
     # rows of waiting deltas of one relation in the driver

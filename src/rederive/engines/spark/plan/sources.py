@@ -46,8 +46,8 @@ class Distributed:
 
     `make` registers them with Spark under that name. `ends`: values between which the first column of their identity is, where
     that is known. `table`: the rows in the driver, where they are there. `files`: the folder that stores them, ordered, where
-    this process can read it. `is_in_place`: the rows of a Delta table at one commit, which are not copied. `saved`: their name
-    among the saved frames, where they are there.
+    this process can read it. `is_in_place`: the rows of a Delta table at one commit, which are not copied. `read`: reads them
+    from local files without a job, or gives None. `saved`: their name among the saved frames, where they are there.
     """
 
     types: Types
@@ -59,6 +59,7 @@ class Distributed:
     table: pa.Table | None = field(default=None, repr=False)
     files: str | None = None
     is_in_place: bool = False
+    read: Callable[[], pa.Table | None] | None = field(default=None, repr=False)
     saved: str | None = None
 
     @cached_property

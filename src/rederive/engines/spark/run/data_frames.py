@@ -45,6 +45,7 @@ class DataFrameRows(Bulk):
         self.owner: object = None
         self.is_in_place = False
         self._number: int | None = None
+        self._is_distinct = False
 
     @classmethod
     def of(cls, frame: Distributed, owner: object) -> Self:
@@ -54,10 +55,26 @@ class DataFrameRows(Bulk):
         return found
 
     @classmethod
-    def counted(cls, data: DataFrame, types: Types, number: int | None) -> Self:
+    def counted(cls, data: DataFrame | Distributed, types: Types, number: int | None) -> Self:
         """Checked rows of a known number; None if they are counted when somebody asks."""
         found = cls(data, types)
         found._number = number
+        return found
+
+    @classmethod
+    def in_driver(cls, table: pa.Table, types: Types, make: Callable[[], DataFrame]) -> Self:
+        """Distinct and checked rows in the driver; `make`: the same as a data frame, for readers in Spark."""
+        found = cls.counted(Distributed(types, "", table.num_rows, make, table=table), types, table.num_rows)
+        found._is_distinct = True
+        return found
+
+    @classmethod
+    def in_local_files(
+        cls, read: Callable[[], pa.Table | None], make: Callable[[], DataFrame], types: Types, number: int
+    ) -> Self:
+        """The same as `in_place` where this process can read the files, too; None from `read` leaves them to Spark."""
+        found = cls.counted(Distributed(types, "", number, make, read=read), types, number)
+        found.is_in_place = True
         return found
 
     @classmethod
@@ -107,7 +124,10 @@ class DataFrameRows(Bulk):
 
     @cached_property
     def _rows(self) -> list[Row]:
-        return from_arrow(self.table if self.table is not None else self.data.toArrow(), self.types)
+        table = self.table
+        if table is None and self.evaluated is not None and self.evaluated.read is not None:
+            table = self.evaluated.read()
+        return from_arrow(table if table is not None else self.data.toArrow(), self.types)
 
     def digest(self) -> str:
         """A text that is the same for the same rows, and almost surely for no others."""
@@ -121,6 +141,8 @@ def take_rows(rows: Iterable[Row], types: Types, jobs: Jobs) -> Frame:
     """Rows, or a data frame of any session, as a frame of distinct rows."""
     if not isinstance(rows, DataFrameRows):
         return jobs.frames.of_rows(rows, types)
+    if rows.table is not None and rows._is_distinct:
+        return jobs.frames.of_table(rows.table, types)
     # Found by this engine: distinct, checked and of a known number.
     if rows.evaluated is not None and rows.owner is jobs:
         ends = rows.evaluated.ends
@@ -134,8 +156,10 @@ def take_rows(rows: Iterable[Row], types: Types, jobs: Jobs) -> Frame:
 
 def frame_in_place(rows: DataFrameRows, types: Types, jobs: Jobs) -> Distributed:
     """The rows of a table that stays where it is; each query reads what it needs of it."""
-    found = jobs.frames.of_data(_in_own_session(rows.data, types, jobs), types, len(rows))
+    # Not made yet: where this process reads the files, Spark need not look at the table at all.
+    found = jobs.frames.lazily(lambda: _in_own_session(rows.data, types, jobs), types, len(rows))
     found.is_in_place = True
+    found.read = rows.evaluated.read if rows.evaluated is not None else None
     return found
 
 

@@ -176,7 +176,11 @@ def _equals_constant(value: pc.Expression, type: pa.DataType, constant: Constant
 
 
 def _filter(table: pa.Table, comparison: Comparison) -> pa.Table:
-    """The rows for which a comparison holds; neither of its values is NULL."""
+    """The rows for which a comparison holds; neither of its values is NULL, unless NULL itself is compared with."""
+    match comparison.left, comparison.operator, comparison.right:
+        case (Variable(name), Operator.EQ | Operator.NE, Constant(None)) if name in table.column_names:
+            value = table[name]
+            return table.filter(pc.is_null(value) if comparison.operator is Operator.EQ else pc.is_valid(value))
     (left, one), (right, other) = (_operand(table, term) for term in (comparison.left, comparison.right))
     if one != other or pa.types.is_floating(one) or comparison.operator not in _COMPARISONS:
         raise _LeftToSpark

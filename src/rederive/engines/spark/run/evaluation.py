@@ -99,7 +99,8 @@ def evaluate_all(rounds: Mapping[str, RelationRound], jobs: Jobs) -> dict[str, F
     # In the driver without a job; then one job for all small relations; then one for each large one.
     found = {name: _new_of_table(one, table, jobs) for name, one in rounds.items() if (table := one.driver_table()) is not None}
     rest = {name: one for name, one in rounds.items() if name not in found}
-    small = {name: one for name, one in rest.items() if not one.is_large and not one.tables}
+    # Rows that were all derived in the driver already are few, however many they were derived from.
+    small = {name: one for name, one in rest.items() if not one.queries or (not one.is_large and not one.tables)}
     collected = _collect(small, jobs)
     if collected is None:
         return found | {name: _on_executors(one, jobs) for name, one in rest.items()}

@@ -86,6 +86,10 @@ class Frames:
         """A data frame of so many rows."""
         return self._distributed(lambda: data, types, rows, ends)
 
+    def lazily(self, make: Callable[[], DataFrame], types: Types, rows: int) -> Distributed:
+        """A data frame of so many rows, made when a query reads it."""
+        return self._distributed(make, types, rows, None)
+
     def of_rows(self, rows: Iterable[Row], types: Types) -> Frame:
         """Rows of the driver."""
         # A frame is a set, wherever it is.

@@ -204,10 +204,13 @@ class Queries:
         for frame in frames(source):
             if isinstance(frame, Distributed) and frame.table is None:
                 # Remembered in the frame: every later reader finds the rows in the driver, also those of later transactions.
-                frame.table = cast_columns(frame.data.toArrow(), frame.types)
+                frame.table = frame.read() if frame.read is not None else None
+                if frame.table is None:
+                    frame.table = cast_columns(frame.data.toArrow(), frame.types)
         return self.driver_table(source)
 
     def can_fetch(self, source: Source) -> bool:
-        """Whether no frame of a source is too large for the driver, or a table that others write, which is never copied."""
+        """Whether no frame of a source is too large for the driver, or a table in place that only Spark reads."""
         few = self.tuning.arrow_rows
-        return all(isinstance(f, Local) or (len(f) <= few and not f.is_in_place) for f in frames(source)) and few >= 0
+        found = (f for f in frames(source) if isinstance(f, Distributed))
+        return all(len(f) <= few and (not f.is_in_place or f.read is not None) for f in found) and few >= 0
