@@ -16,7 +16,7 @@ from rederive.engines.machine_memory import available_memory
 from rederive.engines.memory_budget import Footprint
 from rederive.engines.protocol import CodedExtent, FilterStep, Operation, Propagation, Query, Trace, Unrestorable
 from rederive.engines.resident.batch.encoding import as_batch
-from rederive.engines.resident.run.filtration import PropagationRule
+from rederive.engines.resident.run.filtration import PropagationRule, TraceCall
 from rederive.engines.resident.run.fixpoint import Meter
 from rederive.engines.resident.run.installed import Installed, Surroundings, redefined
 from rederive.engines.resident.run.net_effect import net_effect
@@ -45,7 +45,7 @@ class ResidentEngine:
         self.meter = Meter(watch=self.codes.watch)
         self.limits = limits or Limits()
         self.traces: list[Trace] = []
-        self.around = Surroundings(self.codes, self.meter, self.limits, self._trace_call)
+        self.around = Surroundings(self.codes, self.meter, self.limits, self._trace)
         self.installed = Installed(MaintenanceProgram(Program({}, ()), (), ()), (), (), self.around)
         self._seconds: dict[str, float] = {}  # of the last propagation, by the first relation of each component
         self._prepared: Installed | None = None  # between `install` and its `commit` or `rollback`
@@ -225,12 +225,15 @@ class ResidentEngine:
         table.unpack()
         return CodedRows(relation, table.snapshot(), self.codes)
 
+    def _trace(self) -> TraceCall | None:
+        """Return what records the calls of filtration, if anybody wants to know them."""
+        return self._trace_call if self.traces else None
+
     def _trace_call(self, step: PropagationRule, updates: Leaves, *outcome: Leaves) -> None:
-        if self.traces:
-            sets = [self._rows_in(name, leaves) for name, leaves in ((step.updated, updates), *((step.head, o) for o in outcome))]
-            call = FilterStep(show_rule(step.origin), step.updated, sets[0], step.head, step.sign, *sets[1:])
-            for trace in self.traces:
-                trace(call)
+        sets = [self._rows_in(name, leaves) for name, leaves in ((step.updated, updates), *((step.head, o) for o in outcome))]
+        call = FilterStep(show_rule(step.origin), step.updated, sets[0], step.head, step.sign, *sets[1:])
+        for trace in self.traces:
+            trace(call)
 
     def _rows_in(self, name: str, leaves: Leaves) -> tuple[Row, ...]:
         relation = self.program.relations[name]

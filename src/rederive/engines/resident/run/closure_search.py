@@ -20,6 +20,7 @@ from pyroaring import BitMap
 
 from rederive.engines.resident.run.derived_views import DerivedView, RuleAnswers, guessed_fanout
 from rederive.engines.resident.run.fixpoint import Meter
+from rederive.engines.resident.run.spread import spread
 from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Readable, Table
 
 FEW = 8  # ends, so that a search back from each may be worth it
@@ -60,6 +61,10 @@ class Search:
         if start not in self.complete and most:
             front = self.begin(start)
             # Invariant: every place reached is waiting, followed already, or its complete ends are in `reached`.
+            if self.ahead is None:
+                waiting = list(front.waiting)
+                spread(waiting, front.reached, self.follow, self.complete, most)
+                front.waiting = BitMap(waiting)
             while front.waiting and len(front.reached) <= most:
                 self.advance(front)
             self.leave(start, front)
@@ -149,6 +154,10 @@ class ClosureAnswers:
             return self._towards(key, leaf) or None
 
         return probe
+
+    def decided(self) -> Callable[[Key], Leaf | None]:
+        """Return a function that gives all ends of a start, if they were searched."""
+        return self._search(0).complete.get  # type: ignore[return-value]
 
     def _towards(self, start: int, leaf: Leaf) -> Leaf:
         """Which of a few ends are reached: from both sides, until they meet. A second search from this start goes to all ends."""

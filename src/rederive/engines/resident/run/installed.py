@@ -17,7 +17,7 @@ from rederive.engines.machine_memory import USABLE, available_memory
 from rederive.engines.protocol import DoesNotFit, Query
 from rederive.engines.resident.batch.encoding import encode_columns
 from rederive.engines.resident.batch.vectors import Space
-from rederive.engines.resident.run.filtration import TraceCall
+from rederive.engines.resident.run.filtration import Traced
 from rederive.engines.resident.run.fixpoint import Meter, OverBudget
 from rederive.engines.resident.run.linker import Linker
 from rederive.engines.resident.run.net_effect import check_keys
@@ -46,7 +46,7 @@ class Surroundings:
     codes: Codes
     meter: Meter
     limits: Limits
-    trace: TraceCall
+    trace: Traced
 
 
 class FillBudget:

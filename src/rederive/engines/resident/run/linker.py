@@ -19,8 +19,9 @@ from rederive.engines.resident.run.aged_deletions import AgedDeletions, AgedView
 from rederive.engines.resident.run.ages import Ages, EarlierRows, Moments, Timeline
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.closure_deletions import ClosureDeletions
+from rederive.engines.resident.run.closure_search import ClosureAnswers
 from rederive.engines.resident.run.column_linker import ColumnLinker
-from rederive.engines.resident.run.filtration import FilteredUpdates, FilterPhase, PropagationRule, TraceCall
+from rederive.engines.resident.run.filtration import FilteredUpdates, FilterPhase, PropagationRule, Traced, step_of
 from rederive.engines.resident.run.fixpoint import Fixpoint, Seed, Target
 from rederive.engines.resident.run.group_totals import SavedTotals
 from rederive.engines.resident.run.patience import GUESSED, Patience
@@ -79,7 +80,7 @@ class Linker:
     First the initial evaluation of a section, then, when its views are filled, its phases: sizes guide the join orders.
     """
 
-    def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes, trace: TraceCall | None = None) -> None:
+    def __init__(self, maintenance: MaintenanceProgram, tables: Tables, codes: Codes, trace: Traced = lambda: None) -> None:
         self.program = maintenance.program
         self.trace = trace
         self.tables = tables
@@ -415,7 +416,9 @@ class Linker:
             into = Pending(views[m.rule.head.relation].target.pending)
             function = compile_rule(m.rule, driver, into, self.tables.resolve, self.codes, types)
             sign = "minus" if m.rule.head.variant is Variant.DEL else "plus"
-            step = PropagationRule(function, m.origin, atom.relation, m.rule.head.relation, sign)
+            step_atom = step_of(m.rule, atom)
+            follow = self.tables.resolve(step_atom).lookup((0,)) if step_atom is not None else None
+            step = PropagationRule(function, m.origin, atom.relation, m.rule.head.relation, sign, follow)
             # Updates of the same sign within the component lead to further calls; the others start them.
             if atom.relation in views and atom.variant is m.rule.head.variant:
                 steps.setdefault(atom.relation, []).append(step)
@@ -427,8 +430,10 @@ class Linker:
         assert m.filter is not None
         head = m.rule.head
         table = self.tables.table(head.relation, head.variant)
-        provable = self.tables.source(head.relation, m.filter).probe()
-        return FilteredUpdates(Target(table, table.lookup(table.primary_columns)), provable, Table("disqualified", table.arity))
+        other = self.tables.source(head.relation, m.filter)
+        decided = other.decided() if isinstance(other, ClosureAnswers) else lambda _: None
+        target = Target(table, table.lookup(table.primary_columns))
+        return FilteredUpdates(target, other.probe(), Table("disqualified", table.arity), decided)
 
     # Counts
 
