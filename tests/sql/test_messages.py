@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rederive
-from rederive.errors import SyntaxProblem
+from rederive.errors import SyntaxProblem, Unsupported
 
 NOT_SQL = {
     "SELECT id FROM t WHERE": "an expression is missing at 'WHERE'",
@@ -49,3 +49,14 @@ def test_a_merge_without_a_condition_is_a_syntax_error(source: str) -> None:
     db.sql("CREATE TABLE t (x INT PRIMARY KEY); CREATE TABLE u (x INT PRIMARY KEY); CREATE TABLE dt (x INT PRIMARY KEY)")
     with pytest.raises(SyntaxProblem, match="MERGE has no condition"):
         db.sql(f"MERGE INTO t {source} WHEN MATCHED THEN DELETE")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SHOW DATABASES", "USE default", "SET x = 1", "RESET", "CACHE TABLE t", "UNCACHE TABLE t",
+     "ANALYZE TABLE t COMPUTE STATISTICS", "OPTIMIZE t", "EXECUTE IMMEDIATE 'SELECT 1'", "LOAD DATA INPATH 'x' INTO TABLE t"],
+)  # fmt: skip
+def test_a_refused_statement_says_what_to_do(text: str) -> None:
+    with rederive.open() as db, pytest.raises(Unsupported, match=f"the statement {text.split()[0]}") as refused:
+        db.sql(text)
+    assert refused.value.hint

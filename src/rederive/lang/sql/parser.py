@@ -20,6 +20,20 @@ from rederive.lang.sql.row_values import expand_row_values
 from rederive.lang.sql.supported_syntax import PARTS, construct_name, unsupported_parts
 
 _STATEMENTS = (exp.DDL, exp.DML, exp.Alter, exp.Grant, exp.Copy, exp.LoadData, exp.Kill, exp.Set, exp.Use, exp.Declare, exp.Cache)
+_NO_EFFECT = "omit it: it would not affect the rows"
+_ONE_SCHEMA = "omit it: a database has one schema, default"
+# What to do instead of a statement of Spark that is refused.
+_HINTS = {
+    "SHOW": "write SHOW TABLES, SHOW VIEWS, SHOW COLUMNS IN t or SHOW CREATE TABLE t",
+    "USE": _ONE_SCHEMA,
+    "SET": "set the time zone and other settings with rederive.open(...)",
+    "RESET": "set the time zone and other settings with rederive.open(...)",
+    **dict.fromkeys(("CACHE", "UNCACHE", "ANALYZE", "OPTIMIZE", "VACUUM", "MSCK"), _NO_EFFECT),
+    "DECLARE": "write the value as a literal, or store it in a table of one row",
+    "EXECUTE": "run the text with db.sql",
+    "LOAD": "use --base TABLE=FILE or db.load",
+    "LOAD DATA": "use --base TABLE=FILE or db.load",
+}
 _EXPLAINED = re.compile(
     r"EXPLAIN\s+(?:(?:EXTENDED|FORMATTED|COST)\s+)?(?=[(\s]*(?:SELECT|WITH|VALUES|FROM|TABLE)\b)", re.IGNORECASE
 )
@@ -66,9 +80,19 @@ class ParsedStatement:
                 return "refresh"
             case exp.Query() | exp.Values():
                 return "query"
+        if (word := self.first_word) in _HINTS:
+            raise self.unsupported(f"the statement {word}", None, _HINTS[word])
         if not isinstance(self.tree, _STATEMENTS):
             raise SyntaxProblem("not SQL: the text is not a statement", self.span)
-        raise self.unsupported(f"the statement {construct_name(self.tree)}")
+        name = construct_name(self.tree)
+        raise self.unsupported(f"the statement {name}", None, _HINTS.get(name))
+
+    @property
+    def first_word(self) -> str:
+        """The word that the statement begins with, in capitals."""
+        lines = self.span.source.text.splitlines()
+        found = re.match(r"\w+", lines[self.span.line - 1][self.span.column - 1 :])
+        return found[0].upper() if found is not None else ""
 
     def unsupported(self, what: str, node: exp.Expr | None = None, hint: str | None = None) -> Unsupported:
         """The error that a construct is not supported, at the place of a node."""
@@ -198,7 +222,8 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
     # sqlglot makes a Command, with the rest as plain text, of statements that it knows by their first word alone.
     if tree is None or isinstance(tree, exp.Command):
         _check_query(tokens, source)
-        raise Unsupported(f"not supported: the statement {tokens[0].text.upper()}", span)
+        word = tokens[0].text.upper()
+        raise Unsupported(f"not supported: the statement {word}", span, hint=_HINTS.get(word))
     parsed = ParsedStatement(tree, span)
     if type(tree) in PARTS:
         for found in unsupported_parts(tree):
