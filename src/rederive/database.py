@@ -210,7 +210,9 @@ class Database:
         [(1,), (3,)]
         """
         program = self._state.catalog.program
-        return self.pipeline.load({relation: requested_rows(base_relation(program, relation), rows, program.zone)})
+        # Rows to load are many, and the engine stores them as it reads them.
+        given = requested_rows(base_relation(program, relation), rows, program.zone, is_held=False)
+        return self.pipeline.load({relation: given})
 
     def transaction(self, key: str | None = None) -> Transaction:
         """Collect changes that are committed together when the `with` block ends; an exception inside it discards them.

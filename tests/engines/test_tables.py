@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import lit
+from pyspark.sql.functions import lit, udf
 
 import rederive
 from rederive.engines.spark.engine import SparkEngine
@@ -24,14 +24,16 @@ from rederive.engines.spark.plan.rule_plan import RulePlan
 from rederive.engines.spark.plan.sources import Distributed, Local, Source
 from rederive.engines.spark.run.aggregates.arrow_totals import table_totals
 from rederive.engines.spark.run.arrow_sets import net_tables, subtract
-from rederive.engines.spark.run.data_frames import DataFrameRows, collect_one, take_unchecked
+from rederive.engines.spark.run.data_frames import DataFrameRows, take_unchecked
 from rederive.engines.spark.run.driver_arrow import derive_table
 from rederive.engines.spark.run.driver_rows import derive_rows
 from rederive.engines.spark.run.evaluation import Derivation, RelationRound, evaluate_all
-from rederive.engines.spark.session.types import from_arrow, to_arrow
+from rederive.engines.spark.session.types import from_arrow, from_spark, to_arrow
 from rederive.engines.spark.tuning import Tuning
-from rederive.ir.rules import Aggregate, Atom, Function, Rule
+from rederive.errors import IllTypedRow, NullInKey
+from rederive.ir.rules import Aggregate, Atom, Column, Function, Relation, Rule
 from rederive.ir.terms import NUMBER, SYMBOL, Kind, Part, Row, Type
+from rederive.lake.frame_rows import requested_frame_rows
 from rederive.lang import compile_program
 from tests.oracle import consequences
 from tests.properties.programs import DOMAIN, scenarios
@@ -225,23 +227,42 @@ def test_a_table_with_an_empty_chunk_is_handed_to_spark_whole(spark: SparkSessio
     assert sorted(frame.data.collect()) == [(n,) for n in range(6_000)]
 
 
-def test_a_frame_is_collected_only_where_it_is_surely_small(spark: SparkSession) -> None:
-    tuning = Tuning(arrow_rows=20)
-    collected = {
-        "few": collect_one(DataFrameRows(spark.range(0, 9, 1, 2), (NUMBER,)), tuning),
-        "many": collect_one(DataFrameRows(spark.range(0, 10, 1, 2), (NUMBER,)), tuning),
-        "moved": collect_one(DataFrameRows(spark.range(9).repartition(2), (NUMBER,)), tuning),
-        "in many parts": collect_one(DataFrameRows(spark.range(0, 9, 1, 17), (NUMBER,)), tuning),
-    }
-    assert {name: table is not None for name, table in collected.items()} == {
-        "few": True,
-        "many": False,
-        "moved": False,
-        "in many parts": False,
-    }
-    few = collected["few"]
-    assert few is not None
-    assert sorted(from_arrow(few, (NUMBER,))) == [(n,) for n in range(9)]
+FRAMES = {"few": (9, 2, True), "none": (0, 2, True), "many": (10, 2, False), "in many parts": (9, 17, False)}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_is_collected_where_it_is_small_and_always_evaluated_once(spark: SparkSession, name: str) -> None:
+    """Counted by a function that runs for each row: a frame is collected, or counted and then fetched, and its digest taken."""
+    rows, parts, is_collected = FRAMES[name]
+    evaluated = spark.sparkContext.accumulator(0)
+    noted = udf(lambda n: (evaluated.add(1), n)[1], "long").asNondeterministic()  # type: ignore[func-returns-value]
+    # Rows that were moved do not matter: nothing is evaluated twice.
+    frame = spark.range(0, rows, 1, parts).repartition(parts).select(noted("id").alias("id"))
+    held = DataFrameRows.held(frame, (NUMBER,))
+    engine = SparkEngine(spark, tuning=Tuning(arrow_rows=20))
+    assert (held.collect(engine.jobs.tuning) is not None) is is_collected
+    (found,) = take_unchecked([held], (NUMBER,), engine.jobs)
+    assert len(found) == len(held) == rows
+    assert held.digest().startswith(f"{rows}:")
+    assert sorted(held) == sorted(from_spark(found.data.collect(), (NUMBER,))) == [(n,) for n in range(rows)]
+    assert evaluated.value == rows
+
+
+@pytest.mark.parametrize("arrow_rows", [400_000, -1])
+def test_the_first_wrong_row_of_a_frame_is_refused(spark: SparkSession, arrow_rows: int) -> None:
+    """In the driver for few rows, by a query over the held frame for many; a column is called as the one of problems is."""
+    relation = Relation("r", (Column("problem", NUMBER), Column("n", NUMBER, bits=8)), key=(0,))
+    shaped = spark.sql("SELECT * FROM VALUES (1, 1), (2, 2), (NULL, 3) AS v(problem, n)").coalesce(1)
+    wide = shaped.where("problem > 0").union(spark.sql("SELECT 4, 300"))
+    with pytest.raises(IllTypedRow, match="300"):
+        requested_frame_rows(wide, relation)
+    jobs = SparkEngine(spark, tuning=Tuning(arrow_rows=arrow_rows)).jobs
+    fitting = requested_frame_rows(wide.where("n < 9"), relation)
+    (found,) = take_unchecked([fitting], relation.types, jobs)
+    assert sorted(from_spark(found.data.collect(), relation.types)) == [(1, 1), (2, 2)]
+    plain = requested_frame_rows(shaped.selectExpr("bigint(problem)", "tinyint(n)"), relation)
+    with pytest.raises(NullInKey, match="'problem'"):
+        _ = take_unchecked([plain], relation.types, jobs), plain.data
 
 
 def test_what_is_in_the_driver_already_is_not_collected(spark: SparkSession) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -136,27 +135,18 @@ def commit_rows(
     """Commit one transaction of one relation: the deletes, the inserts, then the upserts."""
     if extra not in EXTRA:
         raise UnknownOption("extra", extra, EXTRA)
-    with ExitStack() as held, Transaction(pipeline, key) as tx:
+    with Transaction(pipeline, key) as tx:
         for action, rows in ((Action.DELETE, deletes), (Action.INSERT, inserts), (Action.UPSERT, upserts)):
             if rows is not None:
-                given = rows if extra == REFUSE else known_columns(tx._declared(relation), rows)
-                tx._add(action, relation, _hold(given, held))
+                tx._add(action, relation, rows if extra == REFUSE else known_columns(tx._declared(relation), rows))
     return tx.result
 
 
-def _hold(rows: GivenRows, held: ExitStack) -> GivenRows:
-    """The same rows; a frame of Spark is evaluated once until the transaction is committed."""
-    if not hasattr(rows, "sparkSession"):
-        return rows
-    from rederive.lake.frame_rows import held_frame
-
-    return held.enter_context(held_frame(cast("DataFrame", rows)))
-
-
-def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row, ...] | Bulk | ArrowRows:
+def requested_rows(relation: Relation, rows: GivenRows, zone: str, *, is_held: bool = True) -> tuple[Row, ...] | Bulk | ArrowRows:
     """Rows checked against the columns of their relation; those of a data frame stay in Spark.
 
-    `zone`: the time zone of the database; timestamps of a data frame must be in it.
+    `zone`: the time zone of the database; timestamps of a data frame must be in it. `is_held`: a data frame is evaluated once,
+    however often its rows are read.
     """
     if hasattr(rows, "itertuples"):
         from rederive.arrow_rows import ArrowRows, pandas_rows
@@ -168,7 +158,7 @@ def requested_rows(relation: Relation, rows: GivenRows, zone: str) -> tuple[Row,
     elif hasattr(rows, "sparkSession"):
         from rederive.lake.frame_rows import requested_frame_rows
 
-        return requested_frame_rows(cast("DataFrame", rows), relation, zone)
+        return requested_frame_rows(cast("DataFrame", rows), relation, zone, is_held=is_held)
     # Tables of Arrow, polars and others that export their columns; who has none does not wait for the import of Arrow.
     if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
         from rederive.arrow_rows import exported_table, typed_columns

@@ -6,12 +6,13 @@ NULL. `check_rows` raises the first problem; `values` leaves the values alone. R
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
@@ -31,41 +32,28 @@ if TYPE_CHECKING:
 PROBLEM: Final = "problem"
 
 
-def requested_frame_rows(frame: DataFrame, relation: Relation, zone: str = UTC) -> DataFrameRows:
-    """The rows of a data frame that a transaction takes; columns go by name, and a row may occur twice.
+def requested_frame_rows(frame: DataFrame, relation: Relation, zone: str = UTC, *, is_held: bool = True) -> DataFrameRows:
+    """The rows of a data frame; columns go by name, and a row may occur twice.
 
-    Values of other types are checked here, by a query. NULL in a column that needs a value is checked by whoever reads the rows,
-    so that a frame whose types fit is not read twice. `zone`: the time zone of the database.
+    Values of other types are checked here. NULL in a column that needs a value is checked by whoever reads the rows, so that a
+    frame whose types fit is not read in advance. `zone`: the time zone of the database. `is_held`: the frame is evaluated once.
     """
     if any(isinstance(column.dataType, TimestampType) for column in frame.schema.fields):
         check_zone(frame.sparkSession, zone)
     check_times(frame.schema, zone)
+    make = DataFrameRows.held if is_held else DataFrameRows
+    check = partial(check_requested, relation)
     # Every value of these types fits, so nothing has to be converted or read in advance.
     if (plain := _as_is(frame, relation)) is not None:
-        return DataFrameRows(plain, relation.types, lambda: check_rows(convert_frame(frame, relation), relation))
+        return make(plain, relation.types, check)
     converted = convert_frame(frame, relation)
-    check = partial(check_rows, converted, relation)
-    if _has_problems(converted):
-        check()
-        return DataFrameRows(values(converted, relation), relation.types)
-    return DataFrameRows(values(converted, relation), relation.types, check)
-
-
-@contextmanager
-def held_frame(frame: DataFrame) -> Iterator[DataFrame]:
-    """The same frame, which is evaluated once inside the block, however often its rows are read.
-
-    A micro-batch of a stream may be expensive to read, and a frame of a random function has other rows each time.
-    """
-    # What the user has cached stays cached.
-    if frame.storageLevel.useMemory or frame.storageLevel.useDisk:
-        yield frame
-        return
-    held = frame.persist()
-    try:
-        yield held
-    finally:
-        held.unpersist()
+    has_problems = _has_problems(converted)
+    found = values(converted, relation, *([PROBLEM] if has_problems else []))
+    # By position: a relation may have a column of the same name.
+    rows = make(found.toDF(*(f"c{i}" for i in range(len(found.columns)))), relation.types, check)
+    if has_problems:
+        rows.check()
+    return rows
 
 
 def check_times(schema: StructType, zone: str) -> None:
@@ -88,7 +76,8 @@ def rows_with_keys(stored: Collection[Row], keys: Collection[Row], relation: Rel
     given = keys.data if isinstance(keys, DataFrameRows) else dataframe(data.sparkSession, shape, keys)
     named = in_session(data.sparkSession, given).toDF(*(data.columns[i] for i in relation.key))
     # Columns of a key are never NULL, so that plain equality finds every row.
-    return DataFrameRows(data.join(named.distinct(), named.columns, "left_semi").select(*data.columns), relation.types)
+    found = data.join(named.distinct(), named.columns, "left_semi").select(*data.columns)
+    return DataFrameRows.held(found, relation.types)
 
 
 # Converting
@@ -120,12 +109,12 @@ def frame_columns(frame: DataFrame, relation: Relation) -> list[str]:
     return [c.name if c.name in frame.columns else stored[i] for i, c in enumerate(relation.columns)]
 
 
-def values(converted: DataFrame, relation: Relation) -> DataFrame:
-    """The values of a converted frame, under the names of the relation's table."""
+def values(converted: DataFrame, relation: Relation, *extra: str) -> DataFrame:
+    """The values of a converted frame, under the names of the relation's table, then the columns `extra`."""
     if not relation.columns:
-        return converted.select(F.lit(True).alias(PRESENT))
+        return converted.select(F.lit(True).alias(PRESENT), *extra)
     fields = schema_of(relation).fields
-    return converted.select(*(F.col(f"v{i}").alias(f.name, metadata=f.metadata) for i, f in enumerate(fields)))
+    return converted.select(*(F.col(f"v{i}").alias(f.name, metadata=f.metadata) for i, f in enumerate(fields)), *extra)
 
 
 def _as_is(frame: DataFrame, relation: Relation) -> DataFrame | None:
@@ -133,7 +122,7 @@ def _as_is(frame: DataFrame, relation: Relation) -> DataFrame | None:
     found = {field.name: field.dataType for field in frame.schema.fields}
     declared = {column.name: column for column in relation.columns}
     # Names of a lake's table, which may differ from the declared ones, take the general way.
-    if not declared or found.keys() != declared.keys():
+    if not declared or found.keys() != declared.keys() or len(frame.columns) > len(declared):
         return None
     if not all(holds_exactly(found[name], declared[name]) for name in found):
         return None
@@ -162,7 +151,7 @@ def check_rows(converted: DataFrame, relation: Relation, required: Sequence[int]
     Columns of which Spark knows that they hold no NULL are not looked at.
     """
     if required is None:
-        required = [i for i, column in enumerate(relation.columns) if not column.nullable]
+        required = _required(relation)
     fields = {field.name: field for field in converted.schema.fields}
     # Spark knows some columns to be without NULL; these need no query.
     nullable = [i for i in required if fields[f"v{i}"].nullable]
@@ -171,9 +160,34 @@ def check_rows(converted: DataFrame, relation: Relation, required: Sequence[int]
     wrong = converted.where(reduce(or_, watched)).select(PROBLEM, *nulls).limit(1).collect() if watched else []
     for problem, *null in wrong:
         if problem is not None:
-            is_shape = problem.startswith(("not a JSON", "unknown column"))
-            raise (MalformedInput if is_shape else IllTypedRow)(f"relation '{relation.name}': {problem}")
+            raise _problem_of(relation, problem)
         raise missing_value(relation, nullable[null.index(True)])
+
+
+def check_requested(relation: Relation, rows: DataFrame | pa.Table) -> None:
+    """The same for the columns of a relation, in order, and perhaps the problems of rows: in Spark, or in the driver."""
+    names = [*(f"v{i}" for i in range(relation.arity)), PROBLEM] if relation.arity else [PRESENT, PROBLEM]
+    if not isinstance(rows, pa.Table):
+        named = rows.toDF(*names[: len(rows.columns)])
+        check_rows(named if PROBLEM in named.columns else named.withColumn(PROBLEM, F.lit(None)), relation)
+        return
+    wrong = {i: pc.index(pc.is_null(rows.column(i)), True).as_py() for i in _required(relation) if rows.column(i).null_count}
+    if rows.num_columns == len(names):
+        problems = rows.column(len(names) - 1)
+        first = pc.index(pc.is_valid(problems), True).as_py()
+        if first >= 0 and first <= min(wrong.values(), default=first):
+            raise _problem_of(relation, problems[first].as_py())
+    if wrong:
+        raise missing_value(relation, min(wrong, key=wrong.__getitem__))
+
+
+def _required(relation: Relation) -> list[int]:
+    return [i for i, one in enumerate(relation.columns) if not one.nullable]
+
+
+def _problem_of(relation: Relation, problem: str) -> MalformedInput | IllTypedRow:
+    is_shape = problem.startswith(("not a JSON", "unknown column"))
+    return (MalformedInput if is_shape else IllTypedRow)(f"relation '{relation.name}': {problem}")
 
 
 def _has_problems(converted: DataFrame) -> bool:

@@ -5,11 +5,12 @@ They are collected into the driver where they are surely few.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Self
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, count, lit, sum_distinct, xxhash64
 
@@ -17,7 +18,7 @@ from rederive.engines.protocol import Bulk
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Types
 from rederive.engines.spark.run.arrow_sets import cast_columns
 from rederive.engines.spark.run.jobs import Jobs
-from rederive.engines.spark.session.sessions import at_most, in_session, partitions, run_in_parallel
+from rederive.engines.spark.session.sessions import at_most, executed, in_session, run_in_parallel
 from rederive.engines.spark.session.types import columns, from_arrow
 from rederive.engines.spark.tuning import Tuning
 from rederive.errors import NullInKey
@@ -32,20 +33,35 @@ def missing_value(relation: Relation, position: int) -> NullInKey:
 
 
 class DataFrameRows(Bulk):
-    """The rows of a data frame, whose columns are in the relation's order.
+    """The rows of a data frame: its first columns, in the relation's order.
 
-    `check` raises an error for rows with NULL where the relation must have a value. It is a query of its own; a query that finds
-    such rows by itself reads the data as `unchecked`.
+    `check` raises an error for rows that the relation cannot have, of the frame with all its columns or of a table of it. For a
+    frame it is a query of its own; a query that finds such rows by itself reads the data as `unchecked`.
     """
 
-    def __init__(self, data: DataFrame | Distributed, types: Types, check: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, data: DataFrame | Distributed, types: Types, check: Callable[[DataFrame | pa.Table], None] | None = None
+    ) -> None:
         self._given = data
         self.types = types
         self._check = check
         self.owner: object = None
         self.is_in_place = False
+        self.is_held = False
         self._number: int | None = None
         self._is_distinct = False
+        self._table: pa.Table | None = None
+        self._tried = 0  # rows: the frame has as many or more
+
+    @classmethod
+    def held(cls, data: DataFrame, types: Types, check: Callable[[DataFrame | pa.Table], None] | None = None) -> Self:
+        """The same of a frame that is evaluated once, however often its rows are read: by the job that first reads them.
+
+        A micro-batch of a stream may be expensive to read, and a frame of a random function has other rows each time.
+        """
+        found = cls(hold(data), types, check)
+        found.is_held = True
+        return found
 
     @classmethod
     def of(cls, frame: Distributed, owner: object) -> Self:
@@ -92,7 +108,7 @@ class DataFrameRows(Bulk):
     @property
     def table(self) -> pa.Table | None:
         """The rows in the driver, where they are there."""
-        return self.evaluated.table if self.evaluated is not None else None
+        return self.evaluated.table if self.evaluated is not None else self._table
 
     @property
     def as_given(self) -> DataFrame:
@@ -102,32 +118,66 @@ class DataFrameRows(Bulk):
     @cached_property
     def unchecked(self) -> DataFrame:
         """The rows, not checked yet, in columns named by position."""
-        data = self.as_given
-        return data.toDF(*columns(self.types)) if self.types else data.select(lit(True).alias("c0"))
+        data, names = self.as_given, columns(self.types)
+        if not self.types:
+            return data.select(lit(True).alias("c0"))
+        own = data.columns[: len(names)]
+        return (data if len(own) == len(data.columns) else data.select(*own)).toDF(*names)
 
     @property
     def data(self) -> DataFrame:
-        """The rows, checked for NULL once."""
-        if self._check is not None:
-            self._check()
-            # Once: the check is a query over all rows.
-            self._check = None
+        """The rows, checked."""
+        self.check()
         return self.unchecked
 
+    def check(self) -> None:
+        """Raise an error for rows that the relation cannot have; once."""
+        # The job that evaluates a held frame brings few rows along, which are checked and counted in the driver.
+        if self._check is None or (self.is_held and self.collect(Tuning()) is not None):
+            return
+        self._check(self.as_given)
+        self._check = None
+
+    def collect(self, tuning: Tuning) -> pa.Table | None:
+        """The rows, checked, where they are few; else None, after a job that sends a limited number for nothing.
+
+        A frame of fewer rows than the limit of one partition was sent whole.
+        """
+        most = tuning.arrow_rows // 2
+        if self.table is None and self.types and most > self._tried:
+            data = at_most(most, self.as_given)
+            if int(executed(data).getNumPartitions()) > tuning.collected_partitions:
+                return None
+            # A partition that reached the limit may have been cut: fewer rows in all than one limit mean that none was.
+            table = data.toArrow()
+            if table.num_rows < most:
+                self._take(table)
+            else:
+                self._tried = most
+        return self.table
+
+    def _take(self, table: pa.Table) -> None:
+        if self._check is not None:
+            self._check(table)
+            self._check = None
+        self._table = cast_columns(table.select(table.column_names[: len(self.types)]), self.types)
+        self._number = table.num_rows
+
     def __len__(self) -> int:
-        if self._number is None:
+        if self._number is None and not (self.is_held and self.collect(Tuning()) is not None):
             self._number = self.data.count()
-        return self._number
+        return self._number or 0
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows)
 
     @cached_property
     def _rows(self) -> list[Row]:
+        self.check()
         table = self.table
         if table is None and self.evaluated is not None and self.evaluated.read is not None:
             table = self.evaluated.read()
-        return from_arrow(table if table is not None else self.data.toArrow(), self.types)
+        return from_arrow(table if table is not None else self.unchecked.toArrow(), self.types)
 
     def digest(self) -> str:
         """A text that is the same for the same rows, and almost surely for no others."""
@@ -163,17 +213,31 @@ def frame_in_place(rows: DataFrameRows, types: Types, jobs: Jobs) -> Distributed
     return found
 
 
+def hold(data: DataFrame) -> DataFrame:
+    """The same rows without their lineage: the frame is evaluated when they are first read, and never again.
+
+    They are stored until nobody refers to them; on a cluster twice, as an executor may be lost.
+    """
+    is_local = (data.sparkSession.sparkContext.master or "").startswith("local")
+    return data.localCheckpoint(False, None if is_local else StorageLevel.MEMORY_AND_DISK_2)
+
+
 def take_unchecked(given: Iterable[Bulk], types: Types, jobs: Jobs) -> list[Distributed]:
-    """Data frames as they are: NULLs are not checked, and a row may be there twice. Each is evaluated once."""
+    """Data frames as they are: many rows are not checked for NULL, and a row may be there twice. Each is evaluated once."""
     found = [rows for rows in given if isinstance(rows, DataFrameRows)]
-    tables = collect_small(found, jobs.tuning)
+    # One job for each, all at once.
+    steps = [partial(rows.collect, jobs.tuning) for rows in found]
+    tables = run_in_parallel(jobs.session, steps, len(steps))
     return [_take_one(rows, table, types, jobs) for rows, table in zip(found, tables, strict=True)]
 
 
 def _take_one(rows: DataFrameRows, table: pa.Table | None, types: Types, jobs: Jobs) -> Distributed:
     if table is not None:
         return jobs.frames.distributed_table(table, types)
-    data = jobs.queries.cut_lineage(_in_own_session(rows.unchecked, types, jobs), types)
+    data = _in_own_session(rows.unchecked, types, jobs)
+    # A held frame is cut off from its lineage already; on a cluster many rows go to files, which outlast an executor.
+    if not rows.is_held or jobs.scratch.holds_intermediate_rows:
+        data = jobs.queries.cut_lineage(data, types)
     found = jobs.frames.of_data(data, types, jobs.queries.count(data))
     if len(found) <= jobs.tuning.arrow_rows:
         found.table = cast_columns(data.toArrow(), types)
@@ -183,36 +247,6 @@ def _take_one(rows: DataFrameRows, table: pa.Table | None, types: Types, jobs: J
 def _in_own_session(data: DataFrame, types: Types, jobs: Jobs) -> DataFrame:
     found = in_session(jobs.session, data)
     return found.toDF(*columns(types)) if types else found.selectExpr("TRUE AS c0")
-
-
-def collect_small(given: Sequence[DataFrameRows], tuning: Tuning) -> list[pa.Table | None]:
-    """The rows of each data frame, by one job each, all at once; None where a frame may have many rows."""
-    found = iter(_collect_all([rows for rows in given if rows.table is None], tuning))
-    return [rows.table if rows.table is not None else next(found) for rows in given]
-
-
-def _collect_all(given: Sequence[DataFrameRows], tuning: Tuning) -> list[pa.Table | None]:
-    if not given:
-        return []
-    return run_in_parallel(given[0].as_given.sparkSession, [partial(collect_one, rows, tuning) for rows in given], len(given))
-
-
-def collect_one(rows: DataFrameRows, tuning: Tuning) -> pa.Table | None:
-    """The rows of a data frame, where they are few; else None, after a job that sends a limited number for nothing.
-
-    A frame whose plan moves rows is not tried: it would be evaluated twice. A frame of fewer rows than the limit of one partition
-    was sent whole.
-    """
-    most = tuning.arrow_rows // 2
-    if not rows.types or most <= 0:
-        return None
-    data = at_most(most, rows.as_given)
-    number = partitions(data)
-    if number is None or number > tuning.collected_partitions:
-        return None
-    # A partition that reached the limit may have been cut: fewer rows in all than one limit mean that none was.
-    table = data.toArrow()
-    return cast_columns(table, rows.types) if table.num_rows < most else None
 
 
 def as_rows(frame: Frame, jobs: Jobs) -> tuple[Row, ...] | Bulk:

@@ -60,9 +60,11 @@ class Queries:
     def describe(self, what: str) -> Iterator[None]:
         """Jobs that run inside have this description in Spark's user interface, and are counted."""
         context = self.session.sparkContext
-        before = {name: context.getLocalProperty(name) for name in (_DESCRIPTION, _GROUP)}
-        context.setLocalProperty(_DESCRIPTION, what)
-        context.setLocalProperty(_GROUP, self.group)
+        wanted = {_DESCRIPTION: what, _GROUP: self.group}
+        # Each is a call to the JVM: within another description the group is there already.
+        before = {name: old for name in wanted if (old := context.getLocalProperty(name)) != wanted[name]}
+        for name in before:
+            context.setLocalProperty(name, wanted[name])
         try:
             yield
         finally:

@@ -142,13 +142,6 @@ def _plan_classes(jvm: Any) -> tuple[Any, Any, Any, Any]:
     )
 
 
-def partitions(data: DataFrame) -> int | None:
-    """How many partitions data is in; None where rows move on their way there."""
-    plan = data._jdf.queryExecution().executedPlan().toString()
-    # The name of every physical operator that shuffles or broadcasts has this word.
-    return None if "Exchange" in plan else int(executed(data).getNumPartitions())
-
-
 def in_session(session: SparkSession, data: DataFrame) -> DataFrame:
     """The same data in another session of its context."""
     dataset = _plan_classes(session._jvm)[-1]
