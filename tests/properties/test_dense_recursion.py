@@ -86,7 +86,7 @@ def test_rows_that_are_tried_again_become_younger(name: str, monkeypatch: pytest
 @pytest.mark.parametrize("name", ["points-to", "mutual recursion under negation"])
 def test_work_that_is_given_up_is_done_from_scratch(name: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No patience at all: whatever the phases have filled when they are stopped leaves no trace."""
-    monkeypatch.setattr(phases, "STEP", 1)
+    monkeypatch.setattr(phases, "FIRST", 1)
     monkeypatch.setattr(patience, "STEP", 3)
     monkeypatch.setattr(Patience, "seconds", property(lambda _: -1.0))
     monkeypatch.setattr(Patience, "seconds_from_scratch", property(lambda _: inf))

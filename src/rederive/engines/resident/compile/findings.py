@@ -6,8 +6,10 @@ once. Where the driver alone gives the head, as in a rederivation, a row that is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from pyroaring import BitMap
@@ -52,6 +54,8 @@ class Counts:
 
 
 Target: TypeAlias = Pending | Keys | Counts
+LOOP = re.compile(r"( *)for (.+) in (\w+):")  # over what a lookup found
+NO_VALUE = 0  # a code that joins nothing: that of NULL
 
 
 class FindingsText(TermText):
@@ -125,11 +129,21 @@ class FindingsText(TermText):
         self.enter("if gathered:")
         self.hand_over(rows, key, "gathered", owned=True)
 
+    def begin_with_last(self, position: int) -> None:
+        """Let each loop begin with the value that struck off values last: the next leaf has often the same derivation."""
+        for i in range(position, len(self.lines)):
+            if (loop := LOOP.fullmatch(self.lines[i])) is not None:
+                last = self.name("last", [NO_VALUE])
+                both, (indent, value, found) = self.name("chain", chain), loop.groups()
+                self.lines[i] = f"{indent}for {value} in {both}({last}, {found}) if {last}[0] in {found} else {found}:"
+                self.line(f"{last}[0] = {value}")
+
     def strike_off(self, rows: dict[Key, Leaf], key: str) -> None:
         """Values of the driver are struck off when they are found, and the loops end when none is left."""
         assert self.gather is not None
         position, depth = self.gather
         self.line(f"rest = rest - {self.leaf}")
+        self.begin_with_last(position)
         self.line("if not rest: break")
         # `break` leaves one loop: each loop around it ends as well.
         loops = [line for line in self.lines[position:] if line.lstrip().startswith("for ")]

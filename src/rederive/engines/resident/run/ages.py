@@ -71,17 +71,28 @@ class Timeline:
         self.moved.clear()
         self.arrived.clear()
         self.evaluated = None
+        for ages in self.ages:
+            ages.so_far.clear()
+
+
+def _first(entry: list[tuple[int, Leaf]], moments: int, whole: Leaf) -> tuple[int, Leaf]:
+    """The rows of so many first moments of a key, by the fewer unions or differences."""
+    if 2 * moments < len(entry):
+        return moments, BitMap.union(BitMap(), *(rows for _, rows in entry[:moments]))
+    return moments, BitMap.difference(whole, *(rows for _, rows in entry[moments:]))
 
 
 class Ages:
     """The moments of one view's rows."""
 
-    __slots__ = ("moments", "table", "timeline")
+    __slots__ = ("moments", "so_far", "table", "timeline")
 
     def __init__(self, table: Table, timeline: Timeline) -> None:
         self.table = table
         self.timeline = timeline
         self.moments: dict[Key, Moments] = {}
+        # In a transaction: how many moments of a key came before the last limit, and their rows.
+        self.so_far: dict[Key, tuple[int, Leaf]] = {}
         timeline.ages.append(self)
 
     def record(self, key: Key, leaf: Leaf) -> None:
@@ -128,6 +139,22 @@ class Ages:
         entry = self.moments[key]
         if isinstance(entry, list) and len(entry) == 1 and len(entry[0][1]) == len(self.table.primary[key]):
             self.moments[key] = entry[0][0]
+
+    def before(self, key: Key) -> Leaf | None:
+        """The rows of a key that came before the timeline's limit; it does not go back in a transaction, but for all rows."""
+        limit, entry = self.timeline.limit, self.moments.get(key)
+        if entry is None:
+            return None
+        if isinstance(entry, int):
+            return self.table.primary[key] if entry < limit else None
+        if limit > self.timeline.now:
+            return self.table.primary[key]
+        i, rows = self.so_far.get(key) or _first(entry, bisect_left(entry, (limit,)), self.table.primary[key])
+        while i < len(entry) and entry[i][0] < limit:
+            rows |= entry[i][1]
+            i += 1
+        self.so_far[key] = (i, rows)
+        return rows
 
     def younger(self, key: Key, leaf: Leaf, moment: int, until: int) -> Iterator[tuple[int, Leaf]]:
         """The rows of a leaf that came after a moment and not after another one, by the moments they came at."""
@@ -185,11 +212,11 @@ class EarlierRows:
         """As `Table.lookup`; by other columns than the primary ones, each row that p has is tested."""
         if bound != self.primary_columns:
             return self._filtered(bound)
-        probe, get = self.probe(), self._table.primary.get
+        before, gone = self._ages.before, self._gone.primary
 
         def lookup(key: Key) -> Any:
-            leaf = get(key)
-            return None if leaf is None else probe(key, leaf)
+            rows = before(key)
+            return rows - gone[key] if rows is not None and key in gone else rows
 
         return lookup
 
@@ -207,47 +234,23 @@ class EarlierRows:
 
     def test(self) -> Callable[[Key, Code], bool]:
         """Return a function from a primary key and a last column to whether that row is there."""
-        moments, timeline = self._ages.moments, self._ages.timeline
-        primary, gone = self._table.primary, self._gone.primary
+        before, gone = self._ages.before, self._gone.primary
 
         def test(key: Key, last: Code) -> bool:
-            entry = moments.get(key)
-            if entry is None:
-                return False
-            if isinstance(entry, int):
-                came = entry < timeline.limit and last in primary[key]
-            else:
-                came = any(last in rows for _, rows in entry[: bisect_left(entry, (timeline.limit,))])
-            return came and not (key in gone and last in gone[key])
+            rows = before(key)
+            return rows is not None and last in rows and not (key in gone and last in gone[key])
 
         return test
 
     def probe(self) -> Probe:
         """As `Table.probe`."""
-        moments, timeline = self._ages.moments, self._ages.timeline
-        primary, gone = self._table.primary, self._gone.primary
+        before, gone = self._ages.before, self._gone.primary
 
         def probe(key: Key, leaf: Leaf) -> Leaf | None:
-            entry = moments.get(key)
-            if entry is None:
+            rows = before(key)
+            if rows is None:
                 return None
-            if isinstance(entry, int):
-                if entry >= timeline.limit:
-                    return None
-                found = leaf & primary[key]
-            else:
-                # Moments differ, so the leaves are never compared.
-                earlier = bisect_left(entry, (timeline.limit,))
-                if not earlier:
-                    return None
-                if 2 * earlier < len(entry):
-                    found = BitMap()
-                    for _, rows in entry[:earlier]:
-                        found |= leaf & rows
-                else:
-                    found = leaf & primary[key]
-                    for _, rows in entry[earlier:]:
-                        found -= rows
+            found = leaf & rows
             if found and key in gone:
                 found -= gone[key]
             return found or None

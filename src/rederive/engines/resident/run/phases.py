@@ -13,7 +13,7 @@ from rederive.engines.resident.compile.rule_compiler import Function, Source
 from rederive.engines.resident.run.aggregates import Groups
 from rederive.engines.resident.run.closure_deletions import ClosureDeletions
 from rederive.engines.resident.run.fixpoint import Fixpoint, Meter
-from rederive.engines.resident.run.patience import STEP, Overrun, Patience
+from rederive.engines.resident.run.patience import FIRST, Overrun, Patience
 from rederive.engines.resident.run.refolded_groups import change_rows
 from rederive.engines.resident.storage.codes import CodedRow
 from rederive.engines.resident.storage.table import Readable, RowBatch, StoredTable, Table, rows_of, whole_rows
@@ -419,9 +419,9 @@ class LinkedSection:
             _run_all(phases, meter, limits)
             return expected, True
         while True:
-            # The clock is looked at only after some tuples: most transactions touch fewer.
-            self.patience.end = None
-            meter.most, meter.check = meter.touched + STEP, self.patience.check
+            self.patience.start, self.patience.end = self.patience.clock(), None
+            self.patience.loses_rows = any(gone for gone, _ in self.influents.values())
+            meter.most, meter.check = meter.touched + FIRST, self.patience.check
             try:
                 _run_all(phases, meter, limits)
                 return expected, False
