@@ -119,10 +119,10 @@ def compare(spark: SparkSession, sources: str, folder: str, view: str, facts: in
         peer = f"delta.`{folder}/peer_{view}`"
         spark.sql(f"CREATE TABLE {peer} USING DELTA AS {query}")
         for number, share in enumerate(changes, 1):
-            # Scattered rows: every so manieth one.
+            # Scattered rows, by a hash of the key: the other columns are periodic in the key itself.
             step = max(round(1 / share), 1)
             new = CHANGED.get(view, AMOUNT).format(n=number, items=dimensions(facts)[0])
-            spark.sql(f"UPDATE delta.`{sources}/fact` SET {new} WHERE id % {step} = {number % step}")
+            spark.sql(f"UPDATE delta.`{sources}/fact` SET {new} WHERE pmod(hash(id), {step}) = {number % step}")
             ours = measure(spark, db.refresh)
             theirs = measure(spark, lambda: spark.sql(f"INSERT OVERWRITE {peer} {query}"))
             mine, other = db.tables.frame("v"), spark.read.format("delta").load(f"{folder}/peer_{view}")

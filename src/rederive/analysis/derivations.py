@@ -41,6 +41,11 @@ def derives_once(rule: Rule, program: Program) -> bool:
     return all(known.issuperset(_variables(atom)) for atom in atoms)
 
 
+def window_columns(window: Aggregate, arity: int) -> tuple[int, ...]:
+    """The columns of the source, in the order in which a window has them in front of its result."""
+    return (*window.group, *(i for i in range(arity) if i not in window.group))
+
+
 def _variables(atom: Atom) -> frozenset[str]:
     return frozenset(term.name for term in atom.terms if isinstance(term, Variable))
 
@@ -57,8 +62,12 @@ def _key(name: str, program: Program) -> tuple[int, ...]:
     if not definitions:
         return relation.key or whole
     match definitions:
-        # One result for each group; a numbered row is identified by all of its columns.
-        case (Aggregate(group=group) as aggregate,) if not aggregate.is_window:
+        # One result for each group; of a window, one for each row of the source.
+        case (Aggregate() as aggregate,) if aggregate.is_window:
+            source = _key(aggregate.source, program)
+            order = window_columns(aggregate, program.relations[aggregate.source].arity)
+            return tuple(i for i, column in enumerate(order) if column in source)
+        case (Aggregate(group=group),):
             return tuple(range(len(group)))
         case _:
             return whole

@@ -19,8 +19,10 @@ from rederive.errors import StrategyError, UnknownOption
 from rederive.ir.rules import TOTALS, Aggregate, Definition, Program, Rule, Variant
 from rederive.ir.terms import Variable
 from rederive.maintain.maintenance_rule import State
+from rederive.maintain.passes.bound_windows import bound_windows
 from rederive.maintain.passes.decompose_recursion import decompose_recursion
 from rederive.maintain.passes.derive_whole_source import derive_whole_source
+from rederive.maintain.passes.drop_copies import drop_copies
 from rederive.maintain.passes.linearize import linearize
 from rederive.maintain.passes.offer_from_scratch import offer_fallback, offer_from_scratch
 from rederive.maintain.passes.push_constants import push_constants
@@ -75,6 +77,16 @@ PASSES = (
         "push_constants",
         push_constants,
         "before unfold: a view that is read through a constant is specialized, and its rules can then be unfolded",
+    ),
+    ProgramPass(
+        "drop_copies",
+        drop_copies,
+        "after push_constants, whose versions are auxiliary views as well",
+    ),
+    ProgramPass(
+        "bound_windows",
+        bound_windows,
+        "after drop_copies, which brings the test of a row number to the window",
     ),
     ProgramPass(
         "unfold",

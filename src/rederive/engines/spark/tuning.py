@@ -29,6 +29,8 @@ class Tuning:
     collected_rows: int = 50_000
     # groups whose totals change: Python adds them sooner than five jobs do, at about 10 us each (decision 68)
     python_totals: int = 20_000
+    # rows of a group that are stored behind those that a view shows: so many can leave before the group is read (decision 223)
+    first_rows_margin: int = 32
     # times `arrow_rows`: a join that finds more is left to Spark (decision 44)
     arrow_join_factor: int = 4
     # partitions of a user's data frame: more are not collected on the chance that they hold few rows (decision 44)

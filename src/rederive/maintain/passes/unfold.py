@@ -54,12 +54,12 @@ def _foldable(program: Program, targets: Collection[str]) -> Iterator[tuple[Rule
             continue
         # A relation that a rule reads twice has two entries: it is not unfolded, as its rules would be multiplied.
         readers = [d for d in program.definitions if defines(d) in read for edge in edges(d) if edge.source == name]
-        rules = [d for d in component.definitions if isinstance(d, Rule) and _plain(d.head)]
+        rules = [d for d in component.definitions if isinstance(d, Rule) and has_plain_head(d.head)]
         if len(readers) == 1 and len(rules) == len(component.definitions) <= MOST_RULES:
             (reader,) = readers
             place = _place(reader.body, name) if isinstance(reader, Rule) else None
             if isinstance(reader, Rule) and place is not None:
-                yield reader, [_in_place(reader, place, rule) for rule in rules]
+                yield reader, [put_in_place(reader, place, rule) for rule in rules]
 
 
 def _place(body: tuple[object, ...], name: str) -> int | None:
@@ -67,12 +67,12 @@ def _place(body: tuple[object, ...], name: str) -> int | None:
     return next((i for i, literal in enumerate(body) if isinstance(literal, Atom) and literal.relation == name), None)
 
 
-def _plain(head: Atom) -> bool:
+def has_plain_head(head: Atom) -> bool:
     """Whether the head's columns are different variables, so that any terms can be given for them."""
     return all(isinstance(term, Variable) for term in head.terms) and len(set(head.terms)) == len(head.terms)
 
 
-def _in_place(reader: Rule, place: int, rule: Rule) -> Rule:
+def put_in_place(reader: Rule, place: int, rule: Rule) -> Rule:
     """The reader with a rule's body for the atom; what is the rule's own is called by names that the reader does not use."""
     atom = reader.body[place]
     assert isinstance(atom, Atom)

@@ -14,6 +14,7 @@ from rederive.engines.spark.plan.expressions import TypedValue, equal, ref, refs
 from rederive.engines.spark.plan.nodes import Filter, Projection
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Source
 from rederive.engines.spark.run.aggregates.by_group import totals_name
+from rederive.engines.spark.run.aggregates.first_rows import first_rows_name
 from rederive.engines.spark.run.demand import derive_on_demand
 from rederive.engines.spark.run.derivation_counts import counts_name
 from rederive.engines.spark.run.jobs import Jobs
@@ -87,7 +88,7 @@ class Installed:
         shared = self.program.shared_bases(maintenance.program)
         names = [
             *shared,
-            *(n for name in reused for n in (name, counts_name(name), totals_name(name))),
+            *(n for name in reused for n in (name, counts_name(name), totals_name(name), first_rows_name(name))),
         ]
         return Installed(maintenance, monitored, bound, self.storage.fork(names), self.jobs, self.limits)
 

@@ -214,5 +214,6 @@ class Queries:
     def can_fetch(self, source: Source) -> bool:
         """Whether no frame of a source is too large for the driver, or a table in place that only Spark reads."""
         few = self.tuning.arrow_rows
-        found = (f for f in frames(source) if isinstance(f, Distributed))
+        # What is in the driver already need not be fetched, however many rows it has.
+        found = (f for f in frames(source) if isinstance(f, Distributed) and f.table is None)
         return all(len(f) <= few and (not f.is_in_place or f.read is not None) for f in found) and few >= 0

@@ -40,8 +40,17 @@ from rederive.engines.spark.plan.nodes import (
     Projection,
     union_all,
 )
-from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, broadcast_hint
+from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, broadcast_hint, combine
 from rederive.engines.spark.run.aggregates.arrow_totals import table_totals
+from rederive.engines.spark.run.aggregates.first_rows import (
+    first_rows_name,
+    has_prefix,
+    prefix_plan,
+    prefix_types,
+    shift,
+    shown_plan,
+    shown_rows,
+)
 from rederive.engines.spark.run.aggregates.from_scratch import (
     TOTAL,
     aggregate_rows,
@@ -79,6 +88,14 @@ def fill(fold: Fold, relations: Relations, storage: Storage, jobs: Jobs, shared:
         storage.write(aggregate.relation, Local(types, frozenset()))
         if _has_totals(aggregate, relations):
             storage.write(totals_name(aggregate.relation), Local(_totals_types(types), frozenset()))
+        elif has_prefix(aggregate, types):
+            storage.write(first_rows_name(aggregate.relation), Local(prefix_types(types), frozenset()))
+    elif has_prefix(aggregate, types):
+        found = jobs.queries.materialize(
+            _prefix_plan(aggregate, relations, jobs.queries.select(source), jobs), prefix_types(types)
+        )
+        storage.write(first_rows_name(aggregate.relation), found)
+        storage.write(aggregate.relation, _shown(aggregate, found, types, jobs))
     elif _has_totals(aggregate, relations):
         found = _totals(aggregate, [(source, 1)], relations, jobs, shared)
         storage.write(totals_name(aggregate.relation), found)
@@ -94,6 +111,9 @@ def change(
     aggregate = fold.aggregate
     if _has_totals(aggregate, relations):
         return _change_totals(aggregate, relations, storage, jobs, shared)
+    # A state that was saved by an earlier release has none.
+    if has_prefix(aggregate, relations.types(aggregate.relation)) and first_rows_name(aggregate.relation) in storage:
+        return _change_prefixes(fold, relations, storage, jobs)
     # Only groups of changed rows can have another result (G).
     groups = _affected_groups(aggregate, relations, jobs)
     before = _find_groups(storage.source(aggregate.relation), groups, len(aggregate.group), jobs)
@@ -146,7 +166,9 @@ def _signed_source(aggregate: Aggregate, relations: Relations) -> list[tuple[Sou
 def _affected_groups(aggregate: Aggregate, relations: Relations, jobs: Jobs) -> Frame:
     changed = [source for source, _ in _signed_source(aggregate, relations)]
     types = relations.types(aggregate.relation)[: len(aggregate.group)]
-    tables = jobs.queries.driver_tables(changed) if types and can_compare(types) else None
+    if not types:
+        return Local((), frozenset({()}))
+    tables = jobs.queries.driver_tables(changed) if can_compare(types) else None
     if tables is not None:
         names = [column(c) for c in aggregate.group]
         return jobs.frames.of_table(cast_columns(distinct(pa.concat_tables(t.select(names) for t in tables)), types), types)
@@ -160,7 +182,9 @@ def _find_groups(stored: Source, groups: Frame, width: int, jobs: Jobs) -> Frame
     if isinstance(stored, Local) and isinstance(groups, Local):
         keys = frozenset(row[:width] for row in groups.rows)
         return Local(stored.types, frozenset(row for row in stored.rows if row[:width] in keys))
-    few = jobs.queries.driver_table(groups) if width and can_compare(groups.types[:width]) else None
+    if not width:
+        return jobs.queries.frame_of(stored)
+    few = jobs.queries.driver_table(groups) if can_compare(groups.types[:width]) else None
     table = jobs.queries.fetch(stored) if few is not None else None
     if few is not None and table is not None:
         names = [column(i) for i in range(width)]
@@ -190,6 +214,50 @@ def _recompute(fold: Fold, relations: Relations, groups: Frame, jobs: Jobs) -> F
         return Local(relations.types(aggregate.relation), frozenset())
     rows = _rows_of_groups(source, groups, aggregate.group, jobs)
     return aggregate_rows(aggregate, relations.program, rows, jobs)
+
+
+# The first rows of groups, by prefixes that are longer
+
+
+def _change_prefixes(fold: Fold, relations: Relations, storage: Storage, jobs: Jobs) -> dict[str, tuple[Source, Source]]:
+    """The exact delta of the view goes to its relations; the delta of the prefixes is returned."""
+    aggregate = fold.aggregate
+    name, types = first_rows_name(aggregate.relation), prefix_types(relations.types(aggregate.relation))
+    groups = _affected_groups(aggregate, relations, jobs)
+    before = _find_groups(storage.source(name), groups, len(aggregate.group), jobs)
+    kept, short = _shift(aggregate, relations, before, types, jobs) or (Local(types, frozenset()), groups)
+    after = [kept]
+    if not short.empty and not (source := _source(fold, relations, jobs)).empty:
+        rows = _rows_of_groups(source, short, aggregate.group, jobs)
+        after.append(jobs.queries.materialize(_prefix_plan(aggregate, relations, rows, jobs), types))
+    # The parts have different groups.
+    new = jobs.queries.frame_of(combine(types, after))
+    shown = [_shown(aggregate, one, types[:-1], jobs) for one in (before, new)]
+    _set_delta(aggregate, relations, shown[0], shown[1], jobs)
+    return {name: (jobs.sets.minus(before, [new]), jobs.sets.minus(new, [before]))}
+
+
+def _shift(aggregate: Aggregate, relations: Relations, before: Frame, types: Types, jobs: Jobs) -> tuple[Frame, Frame] | None:
+    """The prefixes that follow from the change, and the groups for which too few rows are known; None where rows are in Spark."""
+    sides = (relations.found(aggregate.source, variant).source for variant in (Variant.DEL, Variant.INS))
+    tables = jobs.queries.driver_tables([before, *sides])
+    if tables is None:
+        return None
+    known, minus, plus = tables
+    kept, short = shift(aggregate, known, (minus, plus), jobs.tuning.first_rows_margin, types)
+    return jobs.frames.of_table(kept, types), jobs.frames.of_table(short, types[: len(aggregate.group)])
+
+
+def _prefix_plan(aggregate: Aggregate, relations: Relations, rows: Plan, jobs: Jobs) -> Plan:
+    return prefix_plan(aggregate, relations.program.relations[aggregate.source].arity, rows, jobs.tuning.first_rows_margin)
+
+
+def _shown(aggregate: Aggregate, prefixes: Frame, types: Types, jobs: Jobs) -> Frame:
+    """The rows of the view."""
+    arity = len(types) - 1
+    if (table := jobs.queries.driver_table(prefixes)) is not None:
+        return jobs.frames.of_table(cast_columns(shown_rows(aggregate, arity, table), types), types)
+    return jobs.queries.materialize(shown_plan(aggregate, arity, jobs.queries.scan(prefixes)), types)
 
 
 # Totals, to which changed rows are added
