@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Callable
 
 from rederive.analysis.graph import Component
 from rederive.engines.spark.plan.expressions import (
@@ -24,7 +20,6 @@ from rederive.engines.spark.plan.expressions import (
 from rederive.engines.spark.plan.nodes import Aliased, GroupBy, Join, JoinKind, Plan, Projection, filtered, union_all
 from rederive.engines.spark.plan.rule_query import ERROR
 from rederive.engines.spark.plan.sources import Frame, Local, Source, Types, broadcast_hint, shown
-from rederive.engines.spark.run.arrow_sets import Signed, add_columns, can_compare, cast_columns, int64
 from rederive.engines.spark.run.evaluation import Derivation, derivation, evaluate
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.run.relations import Relations
@@ -48,7 +43,8 @@ def fill(component: Component, rules: tuple[MaintenanceRule, ...], relations: Re
     (name,) = component.relations
     types = relations.types(name)
     declared = relations.program.relations
-    derived = [derivation(m.rule, None, None, relations.of, jobs, declared, as_bag=True) for m in rules]
+    # Not in the driver: the ways there return sets, and a count needs each derivation.
+    derived = [derivation(m.rule, None, None, relations.of, jobs, declared, in_driver=False) for m in rules]
     found = [(one, 1) for one in derived if one is not None]
     evaluate([one for one, _ in found if one.can_fail], types, jobs)  # raises their errors
     counted = _count(found, types, jobs)
@@ -70,7 +66,7 @@ def change(
     found = []
     for m in phase.rules:
         (driver,) = m.drivers
-        one = derivation(m.rule, driver, None, relations.of, jobs, relations.program.relations, as_bag=True)
+        one = derivation(m.rule, driver, None, relations.of, jobs, relations.program.relations, in_driver=False)
         if one is not None:
             found.append((one, 1 if m.rule.head.variant is Variant.ADD else -1))
     if any(one.can_fail for one, _ in found):
@@ -92,24 +88,8 @@ def _count(found: list[tuple[Derivation, int]], types: Types, jobs: Jobs) -> Fra
     """The sum of the signed derivations of each row; rows whose derivations cancel are left out."""
     if not found:
         return Local(_with_count(types), frozenset())
-    tables = [(one.table, sign) for one, sign in found if one.table is not None]
-    if len(tables) == len(found) and can_compare(types):
-        return jobs.frames.of_table(cast_columns(sum_counts(tables), _with_count(types)), _with_count(types))
-    derived = [(_plan(one, types, jobs), one.can_fail, sign) for one, sign in found]
+    derived = [(one.query(types, jobs), one.can_fail, sign) for one, sign in found]
     return jobs.queries.materialize(counted_plan(derived, types), _with_count(types))
-
-
-def _plan(one: Derivation, types: Types, jobs: Jobs) -> Plan:
-    # As a table that may have a row twice: a frame of few rows would be a set.
-    return jobs.queries.scan(jobs.frames.distributed_table(one.table, types)) if one.table is not None else one.query(types, jobs)
-
-
-def sum_counts(parts: Sequence[Signed]) -> pa.Table:
-    """Each row of some tables, with the sum of its signs; without those whose sum is zero."""
-    names = parts[0][0].column_names
-    signed = pa.concat_tables([add_columns(table, {"sign": sign}) for table, sign in parts])
-    each = signed.group_by(names).aggregate([("sign", "sum")])
-    return each.filter(pc.field("sign_sum") != 0)
 
 
 def counted_plan(derived: list[tuple[Plan, bool, int]], types: Types) -> Plan:
@@ -138,12 +118,6 @@ def _with_count(types: Types) -> Types:
 
 def _before_and_after(counts: Source, delta: Frame, types: Types, jobs: Jobs) -> tuple[Frame, Frame]:
     """The counts of the rows in the delta; rows without derivations have none."""
-    changed = jobs.queries.driver_table(delta) if types and can_compare(types) else None
-    known_counts = jobs.queries.fetch(counts) if changed is not None else None
-    if changed is not None and known_counts is not None:
-        both = changed_counts(known_counts, changed)
-        found = [jobs.frames.of_table(cast_columns(table, _with_count(types)), _with_count(types)) for table in both]
-        return found[0], found[1]
     all_types, count = _with_count(types), ref(len(shown(types)))
     right = Aliased(jobs.queries.scan(delta), "m", broadcast_hint(delta, jobs.tuning))
     known = Join(Aliased(jobs.queries.scan(counts), "k"), right, JoinKind.SEMI, same_row(types, "k", "m"))
@@ -158,32 +132,8 @@ def _before_and_after(counts: Source, delta: Frame, types: Types, jobs: Jobs) ->
     return before, jobs.queries.materialize(_nonzero(summed, types), all_types)
 
 
-def changed_counts(counts: pa.Table, delta: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of the delta with their counts before and after it; neither has rows whose count is zero there."""
-    *names, count = delta.column_names
-    # A union with grouping, as NULL is identical to NULL: Arrow's join finds no NULL.
-    parts = [
-        pa.table([*table.select(names).columns, *values], names=[*names, "before", "after", "changes"])
-        for table, values in (
-            (counts, (counts[count], counts[count], _repeated(counts, 0))),
-            (delta, (_repeated(delta, 0), delta[count], _repeated(delta, 1))),
-        )
-    ]
-    each = pa.concat_tables(parts).group_by(names).aggregate([("before", "sum"), ("after", "sum"), ("changes", "max")])
-    each = each.filter(pc.field("changes_max") == 1)
-    sides = (each.filter(pc.field(name) != 0).select([*names, name]) for name in ("before_sum", "after_sum"))
-    before, after = sides
-    return before, after
-
-
-def _repeated(table: pa.Table, value: int) -> pa.Array[Any]:
-    return pa.repeat(int64(value), table.num_rows)
-
-
 def _rows(counted: Frame, types: Types, jobs: Jobs) -> Frame:
     """The rows without their counts."""
     if isinstance(counted, Local):
         return Local(types, frozenset(row[: len(types)] for row in counted.rows))
-    if counted.table is not None and types:
-        return jobs.frames.of_table(cast_columns(counted.table.select(counted.table.column_names[:-1]), types), types)
     return jobs.queries.materialize(Projection(jobs.queries.scan(counted), refs(types)), types)

@@ -213,13 +213,13 @@ def derivation(
     jobs: Jobs,
     relations: Mapping[str, Relation],
     *,
-    as_bag: bool = False,
+    in_driver: bool = True,
     requests: bool = False,
 ) -> Derivation | None:
     """The rule as a query that starts from its driver, or from `delta` in the driver's place; None where it derives nothing.
 
-    `as_bag`: each row is given as often as it is derived, by a plan or as a table. `requests`: it derives requests of bindings; a
-    binding for which a functor fails is not requested.
+    `in_driver`: it may be evaluated in the driver; rows found there do not tell how often each is derived. `requests`: it derives
+    requests of bindings; a binding for which a functor fails is not requested.
     """
     compiled = jobs.compiled.get((id(rule), driver))
     if compiled is None:
@@ -231,22 +231,22 @@ def derivation(
     # An empty driver derives nothing, so no query is made.
     if driver is not None and (start is None or start.empty):
         return None
-    if (evaluated := _in_driver(compiled, start, find, jobs, as_bag=as_bag)) is not None:
+    if in_driver and (evaluated := _in_driver(compiled, start, find, jobs)) is not None:
         return evaluated
     body = _Body(compiled, find, jobs)
     for place, step in compiled.steps:
         source = start if place == driver else None
         if not body.add(place, step.literal, step.bound, source):
             return None
-    rows = None
-    if not as_bag and (rows := body.query.local_bindings(rule.head.terms)) is None:
+    rows = body.query.local_bindings(rule.head.terms)
+    if in_driver and rows is None:
         rows = _derive_rows(compiled, body.read, jobs)
     if requests:
         body.query.drop_failures()
     return Derivation(rule, body.query.head(rule.head), bool(body.query.errors), rows)
 
 
-def _in_driver(compiled: RulePlan, start: Source | None, find: FindRows, jobs: Jobs, *, as_bag: bool) -> Derivation | None:
+def _in_driver(compiled: RulePlan, start: Source | None, find: FindRows, jobs: Jobs) -> Derivation | None:
     """What the rule derives, where all that it reads is in the driver; None where a part is in Spark, or derived on demand."""
     read: dict[int, Source] = {}
     for place, atom in compiled.atoms:
@@ -254,11 +254,9 @@ def _in_driver(compiled: RulePlan, start: Source | None, find: FindRows, jobs: J
         if not isinstance(source, Source):
             return None
         read[place] = source
-    if not as_bag and (rows := _derive_rows(compiled, read, jobs)) is not None:
+    if (rows := _derive_rows(compiled, read, jobs)) is not None:
         return Derivation(compiled.rule, rows=rows)
     table = derive_table(compiled, read, jobs)
-    if as_bag:
-        return Derivation(compiled.rule, table=table) if table is not None else None
     return _of_table(table, compiled.rule, compiled.relations, jobs) if table is not None else None
 
 
