@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cmp_to_key
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
-from rederive.engines.spark.run.aggregates.first_rows import has_prefix, prefix_types, shift
+import rederive
+from rederive.engines.spark.engine import SparkEngine
+from rederive.engines.spark.run.aggregates.first_rows import first_rows_name, has_prefix, prefix_types, shift
 from rederive.engines.spark.session.types import from_arrow, to_arrow
+from rederive.engines.spark.tuning import Tuning
 from rederive.ir.rules import Aggregate, Function, Order
 from rederive.ir.terms import FLOAT, NUMBER, SYMBOL, Row, Value
 from tests.selection import examples
@@ -147,3 +152,47 @@ def test_which_aggregates_have_prefixes(change: Callable[[Aggregate], Aggregate]
 def test_floats_have_no_prefixes() -> None:
     """Arrow orders NaN and -0.0 in its own way."""
     assert not has_prefix(window((), 3), (FLOAT, NUMBER))
+
+
+PLACES = {
+    "driver": Tuning(first_rows_margin=1),
+    "tables": Tuning(driver_rows=0, python_rows=-1, first_rows_margin=1),
+    "spark": Tuning(driver_rows=0, python_rows=-1, arrow_rows=-1, first_rows_margin=1),
+}
+TOP = """CREATE VIEW top AS SELECT k, id, n FROM (SELECT k, id, n, row_number() OVER (PARTITION BY k ORDER BY n DESC, id) AS place
+FROM t) WHERE place <= 2; CREATE VIEW first AS SELECT id FROM t ORDER BY n NULLS LAST, id LIMIT 2"""
+# Enough of one group leave that its prefix is too short; groups end and begin.
+CHANGES = (
+    "INSERT INTO t VALUES (1, 1, 5), (2, 1, 7), (3, 1, 7), (4, 1, NULL), (5, NULL, 2), (6, 2, 0), (7, 1, 1), (8, 1, 9)",
+    "DELETE FROM t WHERE id IN (8, 2, 3)",
+    "UPDATE t SET n = 100 WHERE id = 7",
+    "INSERT INTO t VALUES (9, NULL, 3), (10, NULL, 4), (11, NULL, 5), (12, 3, 1)",
+    "DELETE FROM t WHERE id IN (11, 6)",
+)
+
+
+@pytest.mark.parametrize("place", ["driver", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tables", "spark"))])
+def test_views_over_first_rows(spark: SparkSession, place: str) -> None:
+    rows: dict[int, tuple[int | None, int | None]] = {}
+    engine = SparkEngine(spark, tuning=PLACES[place])
+    db = rederive.Database(engine)
+    db.sql(f"CREATE TABLE t (id INT PRIMARY KEY, k INT, n INT); {TOP}")
+    assert first_rows_name("top.rank1.first(2)") in engine.installed.storage
+    with rederive.open() as other:
+        other.sql(f"CREATE TABLE t (id INT PRIMARY KEY, k INT, n INT); {TOP}")
+        for change in CHANGES:
+            for each in (db, other):
+                each.sql(change)
+            rows = {row[0]: row[1:] for row in other.rows("t")}
+            assert Counter(db.rows("top")) == Counter(_top(rows)), change
+            expected = sorted(rows, key=lambda i: (rows[i][1] is None, rows[i][1] or 0, i))[:2]
+            assert Counter(db.rows("first")) == Counter((i,) for i in expected), change
+
+
+def _top(rows: Mapping[int, tuple[int | None, int | None]]) -> list[Row]:
+    """The first two rows of each group; NULL is the least value, and so the last in descending order."""
+    found: list[Row] = []
+    for k in {k for k, _ in rows.values()}:
+        of = sorted((i for i in rows if rows[i][0] == k), key=lambda i: (rows[i][1] is None, -(rows[i][1] or 0), i))
+        found += [(k, i, rows[i][1]) for i in of[:2]]
+    return found
