@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cmp_to_key
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given
@@ -101,7 +102,7 @@ def _check(found: set[Row], missing: set[Row], aggregate: Aggregate, after: Mapp
     for group, rows in after.items():
         if group in missing:
             continue
-        known = sorted((row for row in found if row[:width] == group), key=lambda row: row[-2])
+        known = sorted((row for row in found if row[:width] == group), key=lambda row: cast(int, row[-2]))
         is_whole = all(row[-1] for row in known)
         # A prefix of the group's order, numbered, as long as the view shows; all of the group where it says so.
         expected = [(*group, *(row[i] for i in rest), n) for n, row in enumerate(rows, 1)]
@@ -183,7 +184,7 @@ def test_views_over_first_rows(spark: SparkSession, place: str) -> None:
         for change in CHANGES:
             for each in (db, other):
                 each.sql(change)
-            rows = {row[0]: row[1:] for row in other.rows("t")}
+            rows = cast(Any, {row[0]: row[1:] for row in other.rows("t")})
             assert Counter(db.rows("top")) == Counter(_top(rows)), change
             expected = sorted(rows, key=lambda i: (rows[i][1] is None, rows[i][1] or 0, i))[:2]
             assert Counter(db.rows("first")) == Counter((i,) for i in expected), change

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -121,7 +121,7 @@ def shift(
     kept = rows.take(pa.array(first[fits])).select(names)
     kept = kept.append_column(column(arity), pa.array(numbers[fits]))
     kept = kept.append_column(column(arity + 1), pa.array((is_whole & ~is_long)[of[fits]]))
-    short = rows.take(pa.array(np.flatnonzero(starts_group)[is_short])).select(groups)
+    short = rows.take(pa.array(np.flatnonzero(starts_group)[is_short], pa.int64())).select(groups)
     return cast_columns(kept, types), cast_columns(short, types[:width]) if width else short
 
 
@@ -152,7 +152,8 @@ def _near(rows: pa.Table, before: pa.Table, keys: Sequence[Order], width: int, a
     found = numbered.select([*groups, key, last]).join(ends, groups, join_type="left outer")
     is_before = pc.greater_equal(found[key], found["end"]) if keys[0].descending else pc.less_equal(found[key], found["end"])
     # Without an end the group was empty.
-    is_near: Any = pc.or_(pc.fill_null(found["whole"], pa.scalar(True)), pc.fill_null(is_before, pa.scalar(True)))
+    whole_or_none, before_or_none = (pc.fill_null(cast(Any, one), pa.scalar(True)) for one in (found["whole"], is_before))
+    is_near = pc.or_(cast(Any, whole_or_none), cast(Any, before_or_none))
     return rows.take(found[last].filter(is_near).combine_chunks())
 
 
@@ -178,7 +179,7 @@ def _differs(rows: pa.Table, names: Sequence[str]) -> np.ndarray[Any, np.dtype[n
     for name in names if len(rows) > 1 else ():
         values = rows[name].combine_chunks()
         one, other = values[1:], values[:-1]
-        unequal = pc.fill_null(pc.not_equal(one, other), pa.scalar(False))
+        unequal = pc.fill_null(cast(Any, pc.not_equal(one, other)), pa.scalar(False))
         either = pc.xor(pc.is_null(one), pc.is_null(other))
-        found[1:] |= pc.or_(unequal, either).to_numpy(zero_copy_only=False)
+        found[1:] |= pc.or_(cast(Any, unequal), either).to_numpy(zero_copy_only=False)
     return found
