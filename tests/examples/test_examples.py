@@ -10,10 +10,13 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from rederive.cli.main import app
@@ -127,6 +130,20 @@ def test_the_demo_s_check_finds_a_wrong_row(graph: Path, capsys: pytest.CaptureF
     assert "Every view is right." in capsys.readouterr().out
     assert not module.check({**tables, "affected": tables["affected"].slice(1)})
     assert "1 are missing, 0 should not be there" in capsys.readouterr().out
+
+
+def test_a_step_of_the_demo_counts_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, printed = demo(), StringIO()
+    monkeypatch.setattr(module, "console", Console(force_terminal=True, width=100, file=printed))
+    counts = iter([0, *[2_000] * 1000])
+    with module.step("deriving", lambda: module.Count(next(counts), None, "tuples")) as say:
+        time.sleep(1)
+        say("all of it")
+    shown = printed.getvalue()
+    assert "deriving" in shown
+    assert "2,000 tuples" in shown
+    assert "all of it" in shown
+    assert str(module.Count(3, 7, "views")) == "3 of 7 views"
 
 
 @pytest.mark.slow
