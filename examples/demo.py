@@ -352,15 +352,28 @@ class Stream:
 
     def _commit(self, service: Any, frame: DataFrame, number: int, done: Event) -> None:
         for row in frame.collect():
-            change = json.loads(row.value)
-            says = change.pop("says", "a change of yours")
-            say(f"  {says}")
             # The key makes a batch that Spark repeats after a crash harmless.
-            service.apply(**change, key=f"demo-{number}")
+            key = f"demo-{number}"
+            if self.committed < len(self.steps):
+                change = json.loads(row.value)
+                say(f"  {change.pop('says')}")
+                service.apply(**change, key=key)
+            else:
+                commit_line(service, row.value, key)
             self.committed += 1
             time.sleep(0.1)  # so that what the subscriber receives is printed below what caused it
         if self.committed >= len(self.steps):
             done.set()
+
+
+def commit_line(service: Any, line: str, key: str) -> None:
+    """Commit a line that somebody wrote while the demo runs; a mistake in it ends nothing."""
+    try:
+        service.apply_lines([line], key)
+    except rederive.RederiveError as error:
+        say(f"  refused: {error}", "red")
+    else:
+        say("  a change of yours")
 
 
 def follow(changes: Any) -> None:

@@ -19,7 +19,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+import rederive
 from rederive.cli.main import app
+from tests.service.conftest import start
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(path for ending in ("dl", "sql") for path in (ROOT / "examples").glob(f"*.{ending}"))
@@ -144,6 +146,22 @@ def test_a_step_of_the_demo_counts_while_it_runs(monkeypatch: pytest.MonkeyPatch
     assert "2,000 tuples" in shown
     assert "all of it" in shown
     assert str(module.Count(3, 7, "views")) == "3 of 7 views"
+
+
+def test_a_mistake_in_a_line_does_not_end_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = demo()
+    served = start(tmp_path, "CREATE TABLE advisory (id STRING PRIMARY KEY, severity INT)")
+    try:
+        with rederive.connect(served.url) as service:
+            for i, line in enumerate(("no JSON", '["x"]', '{"insrt": {}}', '{"insert": {"advisry": [["a", 1]]}}')):
+                module.commit_line(service, line, f"key {i}")
+            module.commit_line(service, '{"insert": {"advisory": [["a", 1]]}}', "key")
+            assert service.rows("advisory") == [("a", 1)]
+    finally:
+        served.end()
+    printed = capsys.readouterr().out
+    assert printed.count("refused: ") == 4
+    assert printed.endswith("a change of yours\n")
 
 
 @pytest.mark.slow

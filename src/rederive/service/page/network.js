@@ -71,7 +71,7 @@ function passedNodes(arcs, changed) {
 /** The overview. `passed` lights up a version; `travel` draws the network of another one. */
 export function overview(page) {
   const picture = el("div", { class: "picture" }, el("p", { class: "quiet" }, "Reading…")), note = el("p", { class: "passing quiet", role: "status" });
-  const sums = el("div", { class: "tiles" }), latest = latestVersions(page);
+  const sums = el("div", { class: "tiles sums" }), latest = latestVersions(page);
   const network = el("section", { class: "card" }, el("div", { class: "row" }, el("h2", {}, "Propagation network"), note), picture,
     el("ul", { class: "legend" }, [["base", "base relation"], ["view", "view"], ["constraint", "constraint"], ["rule", "active rule"], ["subscriber", "subscribers"]]
       .map(([kind, text]) => el("li", { class: kind }, el("span", {}, MARKS[kind]), text)), el("li", {}, el("span", { class: "dash" }), "read negatively or by an aggregate")));
@@ -98,6 +98,8 @@ export function overview(page) {
     drawing.style.maxWidth = `${width}px`;
     drawing.style.minWidth = `${width * LEAST_SCALE}px`;
     picture.replaceChildren(drawing);
+    const top = [...places.values()].reduce((one, other) => (other.y < one.y ? other : one));
+    if (isUpright) picture.scrollLeft = (top.x / width) * drawing.getBoundingClientRect().width - picture.clientWidth / 2;
     picture.dataset.version = found.version;
     sumUp();
     if (lit) light(lit);
