@@ -126,6 +126,6 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 // Without a token there is nothing to go back to: Escape does not close the dialog.
-document.getElementById("token").addEventListener("cancel", (event) => event.preventDefault());
+document.getElementById("token").addEventListener("keydown", (event) => { if (event.key === "Escape") event.preventDefault(); });
 window.addEventListener("hashchange", route);
 guarded(main, restart());
