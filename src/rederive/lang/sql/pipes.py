@@ -9,7 +9,7 @@ still there. Any other query becomes a subquery in the FROM of the next one.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
@@ -21,8 +21,6 @@ _SET_OPERATORS: Final = frozenset({TokenType.UNION, TokenType.EXCEPT, TokenType.
 
 class PipeParser(SparkParser):
     """Reads the operators after `|>`. sqlglot's own reading makes a WHERE after a LIMIT filter before it."""
-
-    PIPE_SYNTAX_TRANSFORM_PARSERS: ClassVar[dict[str, str]] = {}
 
     def _parse_select(
         self,
