@@ -153,7 +153,7 @@ def test_a_view_that_only_totals_read_again_is_not_stored_and_stored_when_it_is_
         assert len(db.query("SELECT * FROM above")) == 1 + 2 * (value - 4)
         db.sql("DROP VIEW above")
         db.sql(f"UPDATE b SET v = {value + 10} WHERE v = {value}")
-        assert max(row[1] for row in db.query("SELECT * FROM m")) == value + 11
+        assert (1, value + 11) in db.query("SELECT * FROM m")
 
 
 def test_replacing_and_dropping_notify_of_what_leaves_and_enters() -> None:

@@ -400,10 +400,11 @@ class Program:
     def without(self, names: Collection[str]) -> Program:
         """This program without some relations, which none of the others reads."""
         gone = frozenset(names)
+        lost = {id(definition) for name in gone for definition in self.definitions_of(name)}
         program = replace(
             self,
             relations={name: relation for name, relation in self.relations.items() if name not in gone},
-            definitions=tuple(definition for definition in self.definitions if defines(definition) not in gone),
+            definitions=tuple([definition for definition in self.definitions if id(definition) not in lost]),
             facts=tuple(fact for fact in self.facts if fact.relation not in gone),
             inputs=tuple(one for one in self.inputs if one.relation not in gone),
             outputs=tuple(name for name in self.outputs if name not in gone),

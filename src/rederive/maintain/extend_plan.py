@@ -294,7 +294,8 @@ def _merged(
     program.inherit(left)
     sections = old.sections
     if gone:
-        sections = tuple(section for section in sections if gone.isdisjoint(section.component.relations))
+        lost = {id(old.section_of[name]) for name in gone if name in old.section_of}
+        sections = tuple([section for section in sections if id(section) not in lost])
     if replaced:
         sections = tuple(replaced.get(section.component.relations, section) for section in sections)
     # The new ones come last: nothing that was there reads them.
