@@ -168,3 +168,23 @@ def test_replacing_and_dropping_notify_of_what_leaves_and_enters() -> None:
     heard.clear()
     db.sql("DROP VIEW s")
     assert heard == [("s", [], [(1, 20), (2, 30)])]
+
+
+def test_definitions_beside_an_active_rule_leave_the_other_sections() -> None:
+    db = rederive.open()
+    calls: list[tuple[Any, ...]] = []
+    db.rules.register(lambda *row: calls.append(row), "note")
+    db.sql(TABLES)
+    db.sql("CREATE VIEW m AS SELECT k, v FROM t WHERE v > 10; CREATE VIEW c AS SELECT k, v FROM t WHERE v > 100")
+    db.sql("CREATE VIEW w AS SELECT DISTINCT k FROM b; CREATE RULE r WHEN TABLE c DO CALL note")
+    for statement in (
+        "CREATE VIEW n AS SELECT w.k, t.v FROM w JOIN t ON w.k = t.k",
+        "CREATE OR REPLACE VIEW n AS SELECT k, count(*) AS n FROM w GROUP BY k",
+        "DROP VIEW n",
+    ):
+        section = db.pipeline.state.installed_plan.section_of["w"]
+        db.sql(statement)
+        assert db.pipeline.state.installed_plan.section_of["w"] is section, statement
+    db.sql("INSERT INTO t VALUES (9, 1, 101)")
+    assert calls == [([(1, 101)],)]
+    assert sorted(db.query("SELECT * FROM m")) == [(1, 20), (1, 101), (2, 30)]
