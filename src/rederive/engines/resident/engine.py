@@ -90,7 +90,7 @@ class ResidentEngine:
         # Rows of a relation that was there change what its readers hold: everything that they are is built from scratch.
         if extension is not None and extends and set(extension.relations).issuperset(initial or ()):
             new = Installed(maintenance, monitored, bound, self.around, old)
-            affected = set(extension.relations)
+            affected = {*extension.gone, *extension.relations}
         else:
             new = Installed(maintenance, monitored, bound, self.around)
             affected = affected_relations(old.program, new.program, initial or ())
@@ -105,6 +105,7 @@ class ResidentEngine:
             new.build(old, affected, initial or {})
             entered = new.entered()
             for view, rows in zip(parts, parts_before, strict=True):
+                view.forget()
                 bound_changes[view.query] = view.difference(rows, view.rows(new), new.program, self.codes)
             for name in reported if announce else ():
                 if name not in before and (columns := new.columns(name)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
 
@@ -74,6 +74,16 @@ def _puts_back(phase: Phase) -> bool:
     return any(m.rule.head.variant is Variant.RED for m in phase.rules)
 
 
+@dataclass(frozen=True, slots=True)
+class AuxiliaryState:
+    """What is stored besides the rows of views, by view; `seconds` is by component."""
+
+    counts: dict[str, dict[CodedRow, int]]
+    groups: dict[str, Groups]
+    ages: dict[str, Ages]
+    seconds: dict[tuple[str, ...], float]
+
+
 class Linker:
     """Compiles the rules of one maintenance program against its tables.
 
@@ -97,12 +107,21 @@ class Linker:
         self.program = maintenance.program
         self.by_column.use(maintenance, extension)
 
-    def drop(self, names: Collection[str]) -> None:
-        """Forget the auxiliary state of views."""
-        for state in (self._counts, self._groups, self._ages):
-            for name in names:
-                state.pop(name, None)
-        self.seconds = {component: time for component, time in self.seconds.items() if component[0] not in names}
+    def detach(self, names: Collection[str]) -> AuxiliaryState:
+        """Take out the auxiliary state of views."""
+        return AuxiliaryState(
+            {name: self._counts.pop(name) for name in names if name in self._counts},
+            {name: self._groups.pop(name) for name in names if name in self._groups},
+            {name: self._ages.pop(name) for name in names if name in self._ages},
+            {found: self.seconds.pop(found) for found in list(self.seconds) if found[0] in names},
+        )
+
+    def attach(self, state: AuxiliaryState) -> None:
+        """Put back what was taken out."""
+        self._counts.update(state.counts)
+        self._groups.update(state.groups)
+        self._ages.update(state.ages)
+        self.seconds.update(state.seconds)
 
     def auxiliary_state(self) -> Iterator[tuple[str, Mapping[Any, object] | Arrays]]:
         """What is stored besides the rows of each view: counts of derivations, totals, orders of partitions, ages."""
