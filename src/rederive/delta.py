@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any, TypeAlias, TypeVar
 
 Row: TypeAlias = tuple[Any, ...]
@@ -173,6 +173,14 @@ class Delta:
     def where(self, holds: Callable[[Row], bool]) -> Delta:
         """The part of the delta whose rows fulfil a condition, in their order."""
         return Delta(_chosen(self.plus, filter(holds, self.plus)), _chosen(self.minus, filter(holds, self.minus)))
+
+    def first(self, most: int) -> Delta:
+        """At most so many rows of each side; of a side that decodes its rows, no others are decoded.
+
+        >>> Delta([("a",), ("b",)], [("c",)]).first(1)
+        Delta(plus=[('a',)], minus=[('c',)])
+        """
+        return Delta(*(_chosen(side, islice(side, most)) for side in (self.plus, self.minus)))
 
     def fits_any(self, patterns: Collection[Pattern]) -> bool:
         """Whether some row fits a pattern; no row is decoded where the empty pattern, which every row fits, is one of them."""

@@ -104,6 +104,7 @@ REFUSED = {
     "ALTER TABLE t DROP COLUMN k": "a column of the key",
     "ALTER TABLE t ALTER COLUMN a TYPE SMALLINT": "changing the type of 'a'",
     "ALTER TABLE t RENAME TO x": "RENAME TO",
+    "ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')": "ALTER TABLE ... SET",
     "ALTER TABLE v ADD COLUMN x INT": "unknown table 'v'",
     "ALTER TABLE t ADD COLUMN a INT": "two columns",
     "ALTER TABLE t DROP COLUMN nope": "unknown column 'nope'",
