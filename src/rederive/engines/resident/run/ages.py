@@ -294,7 +294,7 @@ class EarlierRows:
         return self._table.primary_columns
 
     def __bool__(self) -> bool:
-        return bool(self._table)
+        return next(self.items(), None) is not None
 
     def fanout(self, bound: tuple[int, ...]) -> float:
         """Return the fan-out of the view by its primary columns; by others, no join looks rows up here."""
