@@ -17,6 +17,7 @@ from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.tuning import Tuning
 from rederive.errors import NullInKey
 from rederive.ir.terms import Row
+from tests.selection import fast_only
 
 TABLES = """
     CREATE TABLE sold (item STRING, n INT NOT NULL);
@@ -29,7 +30,7 @@ PLACES = {"Spark": IN_SPARK, "tables": Tuning(driver_rows=2)}
 SCHEMA = "item string, n int"
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=fast_only(PLACES, "Spark"))
 def databases(request: pytest.FixtureRequest, spark: SparkSession) -> tuple[rederive.Database, rederive.Database]:
     found = (rederive.Database(SparkEngine(spark, tuning=PLACES[request.param]), "auto"), rederive.open(engine="resident"))
     for db in found:
@@ -51,7 +52,7 @@ def requests(chance: random.Random) -> Iterator[tuple[Action, list[Row], bool]]:
 def test_random_operations(spark: SparkSession, databases: tuple[rederive.Database, rederive.Database]) -> None:
     chance = random.Random(5)
     ours, witness = databases
-    for _ in range(8):
+    for _ in range(4):
         given: list[tuple[Action, list[Row], bool]] = [*requests(chance), (Action.INSERT, [("c", 7)], True)]
         results = []
         for db in (ours, witness):
