@@ -78,7 +78,7 @@ def test_a_generator_without_a_table() -> None:
         ("SELECT k, x FROM t LATERAL VIEW inline(s) e AS x", TypeClash, "inline takes an array of structs"),
         ("SELECT k, x FROM t LATERAL VIEW upper(s) e AS x", Unsupported, "as a generator"),
         ("SELECT explode(split(s, ',')), explode(split(s, ',')) FROM t", Unsupported, "two generators"),
-        ("SELECT get_json_object(s, '$.*') AS x FROM t", Unsupported, "this path"),
+        ("SELECT get_json_object(s, '$[a]') AS x FROM t", Unsupported, "this path"),
     ],
 )
 def test_what_is_refused(query: str, error: type[Exception], what: str) -> None:

@@ -216,7 +216,9 @@ class EarlierRows:
 
         def lookup(key: Key) -> Any:
             rows = before(key)
-            return rows - gone[key] if rows is not None and key in gone else rows
+            if rows is not None and key in gone:
+                rows = rows - gone[key]
+            return rows or None
 
         return lookup
 
