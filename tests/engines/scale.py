@@ -1,24 +1,11 @@
-"""Relations and changes of any size, on Spark: what comes to the driver, and whether the views are what Spark answers.
-
-`python scale.py ROWS FOLDER [--lake] [--small] [--master=URL]` runs it in a process of its own, whose JVM has 1 GB, and prints
-what it found as JSON. `--lake`: with tables in a lake. `--small`: with so small a tuning that few rows count as many. `--master`:
-on a cluster whose workers are on this machine, of which the share of CPU time is measured that executors have.
-"""
+"""Relations and changes of any size, on Spark: what comes to the driver, and whether the views are what Spark answers."""
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import sys
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -26,7 +13,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.conversion import SparkConversionMixin
 
 import rederive
-from rederive.engines.spark.engine import SparkEngine
 from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.engines.spark.tuning import Tuning
 from rederive.lake.bags import expand_copies
@@ -184,84 +170,3 @@ def fingerprint(rows: DataFrame) -> tuple[int, int]:
     typed = (F.col(name).cast("string") for name in rows.columns)
     (found,) = rows.agg(F.count("*"), F.sum(F.xxhash64(*typed).cast("decimal(38,0)"))).collect()
     return found[0], int(found[1])
-
-
-# A process of its own
-
-
-def cpu_seconds(process: int) -> float:
-    """The CPU time of a process and of the children that it has waited for."""
-    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
-def executor_seconds(application: str) -> float:
-    """The CPU time of an application's executors on this machine, and of their Python workers."""
-    parents, executors = {}, set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended
-            process, command = int(folder.name), (folder / "cmdline").read_bytes()
-            parents[process] = int((folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-            if b"CoarseGrainedExecutorBackend" in command and application.encode() in command:
-                executors.add(process)
-    while more := {child for child, parent in parents.items() if parent in executors} - executors:
-        executors |= more
-    return sum(map(cpu_seconds, executors))
-
-
-def peak_megabytes(process: int) -> int:
-    """The most memory that a process had at once."""
-    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) >> 10
-
-
-def main(rows: int, folder: str, *flags: str) -> None:
-    from rederive.lake.session import spark_session
-
-    options = {"spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.local.dir": folder}
-    options |= {"spark.sql.warehouse.dir": f"{folder}/warehouse"}
-    master = next((flag.removeprefix("--master=") for flag in flags if flag.startswith("--master=")), "local[2]")
-    options |= {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "1g", "spark.executor.cores": "1"}
-    spark = spark_session(master=master, options=options)
-    application = spark.sparkContext.applicationId
-    machine: Any = spark.sparkContext._jvm
-    jvm = int(machine.java.lang.ProcessHandle.current().pid())
-    report: dict[str, Any] = {"rows": rows, "heap_mb": int(machine.java.lang.Runtime.getRuntime().maxMemory()) >> 20, "steps": {}}
-
-    def cpu() -> tuple[float, float, float]:
-        return time.process_time(), cpu_seconds(jvm), executor_seconds(application)
-
-    @contextmanager
-    def step(name: str) -> Iterator[None]:
-        before, started = cpu(), time.monotonic()
-        with collected_rows() as collected:
-            yield
-        python, driver, executors = (round(now - then, 1) for now, then in zip(cpu(), before, strict=True))
-        report["steps"][name] = {
-            "seconds": round(time.monotonic() - started, 1),
-            "python_cpu": python,
-            "jvm_cpu": driver,
-            "executor_cpu": executors,
-            "executor_share": round(executors / (python + driver + executors), 2),
-            "python_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-            "jvm_mb": peak_megabytes(jvm),
-            "collected": collected.rows,
-            "most": collected.most,
-        }
-        print(name, report["steps"][name], file=sys.stderr, flush=True)
-
-    if "--small" in flags:
-        SparkEngine.default_tuning = SMALL
-    with rederive.open(lake=f"{folder}/lake" if "--lake" in flags else None, engine="spark", spark=spark) as db:
-        run = Scale(db, spark, rows)
-        for name in ("load", "define", "change"):
-            with step(name):
-                result = getattr(run, name)()
-        report["changed"] = {view: [len(c.delta.plus), len(c.delta.minus)] for view, c in result.changes.items()}
-        with step("check"):
-            report["views"] = run.check()
-    print(json.dumps(report), flush=True)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])
