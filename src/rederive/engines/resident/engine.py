@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -157,6 +158,9 @@ class ResidentEngine:
         """Return the deltas of base relations, checked for duplicate keys; the tables stay as they are."""
         present = self.installed
         return net_effect(operations, present.program.relations, present.versions, present.encoders, self.codes)
+
+    def net_effect_of_bag(self, base: str, operations: Sequence[Operation]) -> None:
+        """Return nothing: the caller numbers the copies, whose rows come to this process anyway."""
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Run the affected sections from the bottom up, and return the exact deltas of the monitored views."""
@@ -346,6 +350,10 @@ class ResidentEngine:
     def rows_with_prefix(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         """Return the rows whose first columns are one of the prefixes, by one lookup for each prefix."""
         return [row for prefix in prefixes for row in self.rows(relation, dict(enumerate(prefix)))]
+
+    def copies(self, base: str, rows: Collection[Row]) -> Mapping[Row, int]:
+        """Return how many numbered copies each of these rows has."""
+        return Counter(row[:-1] for row in self.rows_with_prefix(base, rows))
 
     def extent(self, relation: str) -> list[Row]:
         """Return all rows of a relation, decoded."""
