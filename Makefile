@@ -44,8 +44,8 @@ golden: $(TESTS) ## rewrite tests/golden from what the code prints now; read the
 bench: $(SPARK) ## measure against a peer in the same run
 	$(BIN)/python benchmarks/run.py
 
-demo: $(SPARK) ## who is affected? Debian's dependency graph in memory, then in a lake with a stream and a page
-	$(BIN)/python examples/demo.py
+demo: $(SPARK) ## who is affected? Debian's graph in memory, then in a lake with a stream and a page; KEEP=1 leaves it running
+	$(BIN)/python examples/demo.py $(if $(KEEP),--keep)
 
 clean: ## remove .venv and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -22,7 +22,7 @@ from os import close, dup, dup2
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -126,10 +126,16 @@ def in_memory(data: Path) -> None:
     db = rederive.open()
     db.rules.register(page)
     depends = read_depends(data)
-    with step("deriving what packages need", f"{depends.num_rows:,} dependencies") as done:
+    loaded = 0
+    with step(
+        f"deriving what packages need: {depends.num_rows:,} dependencies",
+        lambda: Count(loaded + db.pipeline.state.engine.touched, None, "rows looked at"),
+    ) as done:
         with db.setup() as setup:
             define(db)
-            db.load("depends", depends)
+            for part in depends.to_batches(max_chunksize=20_000):
+                db.load("depends", part)
+                loaded += part.num_rows
             for relation, rows in invented_rows().items():
                 db.load(relation, rows)
         assert setup.result is not None
@@ -190,13 +196,13 @@ def in_a_lake(folder: Path, data: Path, port: int, *, keep: bool) -> bool:
     """Spark loads the graph into Delta tables, a service shows it, and a stream changes it."""
     title("2. In a lake: Spark loads Delta tables, a service shows them, and a stream changes them")
     with ExitStack() as running:
-        with step("starting Spark") as done:
+        with step("starting Spark", lambda: lines_of(folder / "spark.log")) as done:
             spark = start_spark(folder / "spark.log")
             running.callback(spark.stop)
             done(f"Spark {spark.version} is running; its log is {folder / 'spark.log'}")
         db = rederive.open(lake=folder / "lake", spark=spark)
         db.rules.register(page)
-        with step("loading the graph into Delta tables", counted=spark_tasks(spark)) as done:
+        with step("loading the graph into Delta tables", spark_tasks(spark)) as done:
             define(db)
             db.load("depends", spark.read.option("header", True).csv(str(data)).toDF("package", "on").distinct())
             with db.transaction() as tx:  # a load would evaluate every view from scratch
@@ -215,7 +221,7 @@ def in_a_lake(folder: Path, data: Path, port: int, *, keep: bool) -> bool:
             stream.run(keep)
         finally:
             end()
-        with step("settling into the lake", counted=spark_tasks(spark)) as done:
+        with step("settling into the lake", spark_tasks(spark)) as done:
             with rederive.open(lake=folder / "lake", spark=spark) as again:
                 version = again.settle()
                 tables = read_lake(folder / "lake", again)
@@ -238,6 +244,10 @@ def errors_to(log: Path) -> Iterator[None]:
         close(before)
 
 
+def lines_of(log: Path) -> Count:
+    return Count(log.read_bytes().count(b"\n") if log.exists() else 0, None, "lines in its log")
+
+
 def start_spark(log: Path) -> SparkSession:
     from rederive.lake.session import spark_session
 
@@ -246,15 +256,15 @@ def start_spark(log: Path) -> SparkSession:
         return spark_session(options={"spark.driver.memory": "3g", "spark.ui.showConsoleProgress": "false"})
 
 
-def spark_tasks(spark: SparkSession) -> Callable[[], tuple[int, int]]:
+def spark_tasks(spark: SparkSession) -> Counted:
     """What counts the tasks of Spark from now on: how many are done, and how many are known. A stage that is over is done."""
     tracker, stages = spark.sparkContext.statusTracker(), dict[int, tuple[int, int]]()
 
-    def counted() -> tuple[int, int]:
+    def counted() -> Count:
         active = {stage: found for stage in tracker.getActiveStageIds() if (found := tracker.getStageInfo(stage)) is not None}
         stages.update({stage: (total, total) for stage, (_, total) in stages.items() if stage not in active})
         stages.update({stage: (found.numCompletedTasks, found.numTasks) for stage, found in active.items()})
-        return sum(done for done, _ in stages.values()), sum(total for _, total in stages.values())
+        return Count(sum(done for done, _ in stages.values()), sum(total for _, total in stages.values()), "tasks")
 
     return counted
 
@@ -320,7 +330,7 @@ class Stream:
                 .option("checkpointLocation", str(self.folder.with_name("checkpoint")))
                 .start()
             )
-            with progress("committing the stream", lambda: (self.committed, len(self.steps))):
+            with progress("committing the stream", lambda: Count(self.committed, len(self.steps), "transactions")):
                 for number, one in enumerate(self.steps, 1):
                     (self.folder / f".{number:03}").write_text(one.line() + "\n", encoding="utf-8")
                     (self.folder / f".{number:03}").rename(self.folder / f"{number:03}.jsonl")
@@ -342,15 +352,28 @@ class Stream:
 
     def _commit(self, service: Any, frame: DataFrame, number: int, done: Event) -> None:
         for row in frame.collect():
-            change = json.loads(row.value)
-            says = change.pop("says", "a change of yours")
-            say(f"  {says}")
             # The key makes a batch that Spark repeats after a crash harmless.
-            service.apply(**change, key=f"demo-{number}")
+            key = f"demo-{number}"
+            if self.committed < len(self.steps):
+                change = json.loads(row.value)
+                say(f"  {change.pop('says')}")
+                service.apply(**change, key=key)
+            else:
+                commit_line(service, row.value, key)
             self.committed += 1
             time.sleep(0.1)  # so that what the subscriber receives is printed below what caused it
         if self.committed >= len(self.steps):
             done.set()
+
+
+def commit_line(service: Any, line: str, key: str) -> None:
+    """Commit a line that somebody wrote while the demo runs; a mistake in it ends nothing."""
+    try:
+        service.apply_lines([line], key)
+    except rederive.RederiveError as error:
+        say(f"  refused: {error}", "red")
+    else:
+        say("  a change of yours")
 
 
 def follow(changes: Any) -> None:
@@ -398,7 +421,7 @@ def check(tables: Mapping[str, pa.Table]) -> bool:
     """Compute every view from scratch with DuckDB, and compare row by row."""
     connection = duckdb.connect()
     made: list[str] = []
-    with step("DuckDB computes every view", counted=lambda: (len(made), len(EXPECTED))) as done:
+    with step("DuckDB computes every view", lambda: Count(len(made), len(EXPECTED), "views")) as done:
         for name in BASES:
             connection.register("given", tables[name])
             connection.execute(f"CREATE TABLE {name} AS FROM given")
@@ -451,19 +474,33 @@ def show_change(view: str, plus: Sequence[Sequence[Any]], minus: Sequence[Sequen
             say(f"      {sign} {len(rows):>3,} {view:<9} {shown}{', ...' if len(rows) > 3 else ''}", style)
 
 
+class Count(NamedTuple):
+    """How much of a step is done, of how much, where that is known."""
+
+    done: int
+    total: int | None
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.done:,}{f' of {self.total:,}' if self.total is not None else ''} {self.unit}"
+
+
+Counted: TypeAlias = Callable[[], Count]
+
+
 @contextmanager
-def step(doing: str, detail: str = "", counted: Callable[[], tuple[int, int]] | None = None) -> Iterator[Callable[[str], None]]:
+def step(doing: str, counted: Counted) -> Iterator[Callable[[str], None]]:
     """Show a bar while something takes its time; then one line with how long it took and what was done."""
     said: list[str] = []
     started = time.perf_counter()
-    with progress(f"{doing}{f': {detail}' if detail else ''}", counted):
+    with progress(doing, counted):
         yield said.append
     say(f"{time.perf_counter() - started:6.1f} s  {' '.join(said)}")
 
 
 @contextmanager
-def progress(doing: str, counted: Callable[[], tuple[int, int]] | None = None) -> Iterator[None]:
-    """A bar with counts on a terminal: of what is done and what there is to do, where that is known."""
+def progress(doing: str, counted: Counted) -> Iterator[None]:
+    """A bar with a running count on a terminal."""
     if not console.is_terminal:
         yield
         return
@@ -479,9 +516,9 @@ def progress(doing: str, counted: Callable[[], tuple[int, int]] | None = None) -
         task = bar.add_task(doing, total=None, counts="")
 
         def poll() -> None:
-            while counted is not None and not ended.wait(0.3):
-                done, total = counted()
-                bar.update(task, total=total or None, completed=done, counts=f"{done:,}/{total:,}" if total else "")
+            while not ended.wait(0.3):
+                count = counted()
+                bar.update(task, total=count.total or None, completed=count.done, counts=str(count))
 
         poller = Thread(target=poll, daemon=True)
         poller.start()

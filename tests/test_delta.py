@@ -16,9 +16,11 @@ from rederive.delta import (
     DeltaSum,
     LazyRows,
     Row,
+    Rows,
     Sign,
     copies,
     counted,
+    first,
     from_counted,
     from_numbered,
     multiplicities,
@@ -212,6 +214,28 @@ def test_nothing_is_decoded_before_it_is_read() -> None:
     assert (len(bag.plus), len(bag.minus)) == (7, 0)
     assert isinstance(bag.plus, CountedSide)
     assert isinstance(bag.plus.counted_rows, Sealed)
+
+
+class Elsewhere(Sealed):
+    """Counted rows that are added up where they are."""
+
+    def net_counts(self, leaving: Rows) -> tuple[Rows, Rows]:
+        assert isinstance(leaving, Elsewhere)
+        return [("a", 2)], [("b", 1), ("c", 3)]
+
+
+def test_a_bag_whose_copies_enter_and_leave_elsewhere_is_added_up_there() -> None:
+    bag = from_counted(Delta(Elsewhere(), Elsewhere()))
+    assert (len(bag.plus), len(bag.minus)) == (1, 2)
+    assert isinstance(bag.minus, CountedSide)
+    assert bag.minus.counted_rows == [("b", 1), ("c", 3)]
+    assert bag.counts == ([2], [1, 3])
+    assert bag == Delta({("a",): 2}, {("b",): 1, ("c",): 3})
+
+
+def test_some_rows_of_a_side() -> None:
+    assert first([("a",), ("b",), ("c",)], 2) == [("a",), ("b",)]
+    assert first({("a",): 2}, 2) == [("a",)]
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from("ab"))))

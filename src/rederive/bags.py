@@ -2,8 +2,8 @@
 
 A table that is a bag is held by the base relation of its numbered copies: (row, 1) ... (row, n) for a row of multiplicity n. The
 numbers have no gaps, so that one copy more is the next number, one copy less is the last number, and the multiplicity of a row is
-the number of its copies. Rows of a data frame come to this process to be numbered. A view that is a bag is held by a relation
-that counts its rows; see `ir.rules.BagRelations`.
+the number of its copies. Rows of a data frame that are many are numbered where they are, by an engine on Spark. A view that is a
+bag is held by a relation that counts its rows; see `ir.rules.BagRelations`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
-from rederive.delta import copies, sum_of_counts
-from rederive.engines.protocol import Action, Engine, Operation
+from rederive.delta import Delta, copies, nonempty, sum_of_counts
+from rederive.engines.protocol import Action, Bulk, Engine, Operation
 from rederive.ir.rules import Program
 from rederive.ir.terms import Row, Value
 
@@ -40,17 +40,31 @@ def number_rows(
         base = program.numbered_copies(name)
         if base is None:
             found[name] = rows
+        elif base in known:
+            entering = engine.net_effect_of_bag(base, [Operation(Action.INSERT, name, rows)]) if isinstance(rows, Bulk) else None
+            present = Counter(_multiplicities(base, rows, engine)) if entering is None else Counter()
+            found[base] = entering.plus if entering is not None else _next_copies(rows, present)
+        elif isinstance(rows, Bulk) and not rows.is_in_driver:
+            found[base] = rows.number_copies()
         else:
-            found[base] = _next_copies(rows, _multiplicities(base, rows, engine) if base in known else Counter())
+            found[base] = _next_copies(rows, Counter())
     return found
 
 
-def number_operations(program: Program, operations: Sequence[Operation], engine: Engine) -> list[Operation]:
-    """The operations on bags as operations on their numbered copies, after those on sets."""
-    found = [operation for operation in operations if program.numbered_copies(operation.relation) is None]
-    for name in dict.fromkeys(operation.relation for operation in operations):
-        if (base := program.numbered_copies(name)) is not None:
-            found += _operations_on(base, [operation for operation in operations if operation.relation == name], engine)
+def net_effect(program: Program, operations: Sequence[Operation], engine: Engine) -> Mapping[str, Delta]:
+    """The deltas of base relations that are left after opposite and idle requests cancel; of bags, those of their copies."""
+    on_sets: list[Operation] = []
+    on_bags: dict[str, list[Operation]] = {}
+    for operation in operations:
+        base = program.numbered_copies(operation.relation)
+        (on_sets if base is None else on_bags.setdefault(base, [])).append(operation)
+    in_spark = {base: given for base, given in on_bags.items() if any(isinstance(one.rows, Bulk) for one in given)}
+    for base in (base for base in on_bags if base not in in_spark):
+        on_sets += _operations_on(base, on_bags[base], engine)
+    found = dict(engine.net_effect(on_sets))
+    for base, given in in_spark.items():
+        delta = engine.net_effect_of_bag(base, given)
+        found |= nonempty({base: delta}) if delta is not None else engine.net_effect(_operations_on(base, given, engine))
     return found
 
 
@@ -64,8 +78,8 @@ def _operations_on(base: str, operations: Sequence[Operation], engine: Engine) -
         for row in operation.rows:
             after[row] = max(after[row] + step, 0)  # deleting a row that is not there has no effect
     # The highest numbers leave, so that the numbers of the copies that stay have no gap.
-    left = [(*row, i) for row in rows for i in range(after[row] + 1, before[row] + 1)]
-    entered = [(*row, i) for row in rows for i in range(before[row] + 1, after[row] + 1)]
+    left = [(*row, i) for row in rows for i in range(after[row] + 1, before.get(row, 0) + 1)]
+    entered = [(*row, i) for row in rows for i in range(before.get(row, 0) + 1, after[row] + 1)]
     return [Operation(Action.DELETE, base, tuple(left)), Operation(Action.INSERT, base, tuple(entered))]
 
 
@@ -77,6 +91,6 @@ def _next_copies(rows: Collection[Row], present: Counter[Row]) -> list[Row]:
     return found
 
 
-def _multiplicities(base: str, rows: Collection[Row], engine: Engine) -> Counter[Row]:
+def _multiplicities(base: str, rows: Collection[Row], engine: Engine) -> Mapping[Row, int]:
     """How many copies of each of these rows there are."""
-    return Counter(row[:-1] for row in engine.rows_with_prefix(base, dict.fromkeys(rows)))
+    return engine.copies(base, dict.fromkeys(rows))

@@ -31,6 +31,7 @@ from rederive.lang.programs import (
     compile_statements,
     defines_in_sql,
     replace_sql_view,
+    revise_sql,
     still_needed,
     without_sql_relation,
 )
@@ -151,12 +152,16 @@ class Catalog:
         """Remove a view."""
         check_view(self.program, view)
         sql = any(isinstance(statement, SqlDefinition) and statement.name == view for statement in self.statements)
+        if sql and (revised := self._revise(view, None)) is not None:
+            return revised
         return self._to(without_sql_relation(self.statements, view, self._empty) if sql else without_view(self.statements, view))
 
     def drop_table(self, table: str) -> CatalogChange:
         """Remove a table of SQL with its rows; refused while another definition reads it."""
         if not any(isinstance(s, SqlDefinition) and not s.is_view and s.name == table for s in self.statements):
             raise UnknownRelation(table, self.program.tables)
+        if (revised := self._revise(table, None)) is not None:
+            return revised
         return self._to(without_sql_relation(self.statements, table, self._empty))
 
     def alter_table(self, altered: SqlDefinition) -> CatalogChange:
@@ -164,7 +169,7 @@ class Catalog:
         is_same = [isinstance(s, SqlDefinition) and s.name == altered.name for s in self.statements]
         statements = tuple(altered if same else s for s, same in zip(self.statements, is_same, strict=True))
         try:
-            change = self._to(statements)
+            change = self._revise(altered.name, altered) or self._to(statements)
         except UnknownName as error:
             what = f"{error.message.removeprefix('unknown ')} of '{altered.name}'"
             raise still_needed(what, statements, error) from None
@@ -201,8 +206,18 @@ class Catalog:
         if there and added.if_not_exists:
             return None
         if there and added.replaces and added.is_view:
+            current = self.definition(added.name)
+            if current is not None and current.is_view and (revised := self._revise(added.name, added)) is not None:
+                return revised
             return self._to(replace_sql_view(self.statements, added, self._empty))
         return CatalogChange(Catalog((*self.parts, (added,)), add_sql_definition(self.program, added)), {}, False)
+
+    def _revise(self, gone: str, added: SqlDefinition | None) -> CatalogChange | None:
+        """Drop or replace a relation of SQL and compile only what reads it; None where all has to be compiled."""
+        statements = self.statements
+        sql = [statement for statement in statements if isinstance(statement, SqlDefinition)]
+        revised = revise_sql(sql, self.program, gone, added) if len(sql) == len(statements) else None
+        return CatalogChange(Catalog((revised[0],), revised[1]), {}, always=True) if revised is not None else None
 
     def _to(self, statements: Statements, *, always: bool = True) -> CatalogChange:
         """Compile the statements as a whole. A base relation without rows may become a view, and a view a base relation."""

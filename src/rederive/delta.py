@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any, TypeAlias, TypeVar
 
 Row: TypeAlias = tuple[Any, ...]
@@ -70,6 +70,14 @@ class LazyRows(Collection[Row]):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Row]: ...
+
+    def net_counts(self, leaving: Rows) -> tuple[Rows, Rows] | None:
+        """The net delta of a bag as counted rows, of which these enter and others leave; None where that is worked out here."""
+        return None
+
+    def first(self, number: int) -> list[Row]:
+        """Some of the rows, in no order; not more than so many are decoded or fetched."""
+        return list(islice(self, number))
 
     def __contains__(self, row: object) -> bool:
         # A search through all rows, which decodes them: whoever asks often makes a set first.
@@ -174,6 +182,14 @@ class Delta:
         """The part of the delta whose rows fulfil a condition, in their order."""
         return Delta(_chosen(self.plus, filter(holds, self.plus)), _chosen(self.minus, filter(holds, self.minus)))
 
+    def first(self, most: int) -> Delta:
+        """At most so many rows of each side; of a side that decodes its rows, no others are decoded.
+
+        >>> Delta([("a",), ("b",)], [("c",)]).first(1)
+        Delta(plus=[('a',)], minus=[('c',)])
+        """
+        return Delta(*(_chosen(side, islice(side, most)) for side in (self.plus, self.minus)))
+
     def fits_any(self, patterns: Collection[Pattern]) -> bool:
         """Whether some row fits a pattern; no row is decoded where the empty pattern, which every row fits, is one of them."""
         if () in patterns:
@@ -272,6 +288,11 @@ class DeltaSum:
 # Sides
 
 
+def first(rows: Rows, number: int) -> list[Row]:
+    """Some rows of a side, in no order; not more than so many are decoded or fetched."""
+    return rows.first(number) if isinstance(rows, LazyRows) else list(islice(rows, number))
+
+
 def multiplicities(rows: Rows) -> Mapping[Row, int]:
     """How many copies of each row a side has."""
     return rows if isinstance(rows, Mapping) else dict.fromkeys(rows, 1)
@@ -354,9 +375,19 @@ class _Counting:
         self.delta = delta
 
     @cached_property
+    def net_sides(self) -> tuple[Rows, Rows] | None:
+        """The counted rows that enter and those that leave, without decoding any; None where some of them may cancel."""
+        plus, minus = self.delta.plus, self.delta.minus
+        # With one side empty nothing cancels: (row, n) enters means n copies enter.
+        if not len(plus) or not len(minus):
+            return plus, minus
+        return plus.net_counts(minus) if isinstance(plus, LazyRows) else None
+
+    @cached_property
     def bag(self) -> Delta:
         # (row, m) leaves and (row, n) enters: n - m copies enter
-        return Delta(sum_of_counts(self.delta.plus), sum_of_counts(self.delta.minus)).net()
+        plus, minus = self.net_sides or (self.delta.plus, self.delta.minus)
+        return Delta(sum_of_counts(plus), sum_of_counts(minus)).net()
 
 
 class CountedSide(Mapping[Row, int]):
@@ -371,9 +402,8 @@ class CountedSide(Mapping[Row, int]):
     @property
     def counted_rows(self) -> Rows | None:
         """The side as counted rows, which may be far away; None where some of them cancel."""
-        # With one side empty nothing cancels: (row, n) enters means n copies enter.
-        delta = self._counting.delta
-        return delta.side(self._sign) if not len(delta.side(self._sign.opposite)) else None
+        sides = self._counting.net_sides
+        return (sides[0] if self._sign is Sign.PLUS else sides[1]) if sides is not None else None
 
     def _rows(self) -> Mapping[Row, int]:
         return multiplicities(self._counting.bag.side(self._sign))
@@ -381,8 +411,6 @@ class CountedSide(Mapping[Row, int]):
     def __len__(self) -> int:
         # counts alone tell the number of rows unless rows are on both sides, so that nothing has to be decoded
         direct = self.counted_rows
-        if direct is None and not len(self._counting.delta.side(self._sign)):
-            return 0
         return len(direct) if direct is not None else len(self._rows())
 
     def __iter__(self) -> Iterator[Row]:

@@ -588,18 +588,20 @@ class InAction(RuleError):
 
 
 class Violated(RederiveError):
-    """A transaction is refused: it would add `rows` to the constraint `view`.
+    """A transaction is refused: it would add `rows` to the constraint `view`, or of more than 1,000 rows these and others.
 
     `table`, `text`: the table that declares the constraint, and its words.
     """
 
     code = "violated"
 
-    def __init__(self, view: str, rows: Sequence[tuple[Any, ...]], table: str | None = None, text: str = "") -> None:
+    def __init__(
+        self, view: str, rows: Sequence[tuple[Any, ...]], table: str | None = None, text: str = "", *, number: int = 0
+    ) -> None:
         self.view = table or view
         self.rows = tuple(rows)
         self.about = (self.view,)
-        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        more = f" and {max(number, len(rows)) - 5} more" if len(rows) > 5 else ""
         shown = ", ".join(f"({', '.join(map(repr, row))})" for row in rows[:5])
         which = f": {shown}{more}" if rows else ""
         what = f"{text} of '{table}'" if table is not None else f"'{view}'"

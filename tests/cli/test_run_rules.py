@@ -38,7 +38,9 @@ def test_firings_are_printed_and_functions_are_called(cli: Cli, write: Write) ->
 
 def test_functions_that_are_missing_or_cannot_be_loaded(cli: Cli, write: Write) -> None:
     path = write("stock.sql", PROGRAM)
-    assert "unknown function 'order'" in cli("run", path).err
+    missing = cli("run", path).err
+    assert "unknown function 'order'" in missing
+    assert "help: register it with db.rules.register, or name its file: rederive run --actions FILE" in missing
     assert "unknown function 'order'" in cli("run", path, "--actions", write("other.py", "def buy(rows): pass")).err
     assert (
         "broken.py: error[malformed]: the actions cannot be loaded: NameError"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,7 +12,10 @@ import rederive
 from rederive.engines import auto
 from rederive.engines.auto import AutoEngine, Pace
 from rederive.engines.memory_budget import BYTES_PER_ROW
+from rederive.engines.protocol import Action, Bulk, Operation
+from rederive.engines.resident.engine import ResidentEngine
 from rederive.engines.spark.engine import SparkEngine
+from rederive.ir.terms import Row
 from tests.oracle import evaluate
 
 PROGRAM = """
@@ -84,6 +88,42 @@ def test_what_barely_fits_does_not_come_back(spark: SparkSession) -> None:
     assert outgrown.engine == "spark"
     assert outgrown.engine_reason.startswith("123 base rows")
     assert outgrown.engine_reason.endswith("do not fit the 195.3 KiB of memory that they may take")
+
+
+class Elsewhere(ResidentEngine):
+    """An engine with room for any number of rows."""
+
+    name = "spark"
+
+
+class Far(Bulk):
+    """Rows of a data frame, which come to this process if somebody iterates over them."""
+
+    def __init__(self, engine: AutoEngine) -> None:
+        self.engine = engine
+
+    is_in_driver = False
+
+    def __len__(self) -> int:
+        return 2 * LARGE
+
+    def __iter__(self) -> Iterator[Row]:
+        assert self.engine.name == "spark"
+        return iter([(-n, n) for n in range(len(self))])
+
+
+@pytest.mark.parametrize(
+    "table", ["CREATE TABLE t (a INT, b INT)", "CREATE TABLE t (a INT PRIMARY KEY, b INT)"], ids=["bag", "set"]
+)
+def test_a_frame_without_room_is_not_read_here(table: str) -> None:
+    """Also where this process would be as fast: the net effect of a resident engine needs the rows."""
+    limits = rederive.Limits(memory=LARGE * BYTES_PER_ROW)
+    engine = AutoEngine(limits, lambda: Elsewhere(limits), pace=Pace(resident=1e9))
+    db = rederive.Database(engine, "auto")
+    db.sql(table)
+    result = db.pipeline.commit_operations([Operation(Action.INSERT, "t", Far(engine))])
+    assert result.engine == "spark"
+    assert len(db.rows("t")) == 2 * LARGE
 
 
 def test_moves_before_a_transaction_that_would_exceed_what_is_left(spark: SparkSession) -> None:

@@ -10,13 +10,18 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+import rederive
 from rederive.cli.main import app
+from tests.service.conftest import start
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(path for ending in ("dl", "sql") for path in (ROOT / "examples").glob(f"*.{ending}"))
@@ -127,6 +132,36 @@ def test_the_demo_s_check_finds_a_wrong_row(graph: Path, capsys: pytest.CaptureF
     assert "Every view is right." in capsys.readouterr().out
     assert not module.check({**tables, "affected": tables["affected"].slice(1)})
     assert "1 are missing, 0 should not be there" in capsys.readouterr().out
+
+
+def test_a_step_of_the_demo_counts_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, printed = demo(), StringIO()
+    monkeypatch.setattr(module, "console", Console(force_terminal=True, width=100, file=printed))
+    counts = iter([0, *[2_000] * 1000])
+    with module.step("deriving", lambda: module.Count(next(counts), None, "tuples")) as say:
+        time.sleep(1)
+        say("all of it")
+    shown = printed.getvalue()
+    assert "deriving" in shown
+    assert "2,000 tuples" in shown
+    assert "all of it" in shown
+    assert str(module.Count(3, 7, "views")) == "3 of 7 views"
+
+
+def test_a_mistake_in_a_line_does_not_end_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = demo()
+    served = start(tmp_path, "CREATE TABLE advisory (id STRING PRIMARY KEY, severity INT)")
+    try:
+        with rederive.connect(served.url) as service:
+            for i, line in enumerate(("no JSON", '["x"]', '{"insrt": {}}', '{"insert": {"advisry": [["a", 1]]}}')):
+                module.commit_line(service, line, f"key {i}")
+            module.commit_line(service, '{"insert": {"advisory": [["a", 1]]}}', "key")
+            assert service.rows("advisory") == [("a", 1)]
+    finally:
+        served.end()
+    printed = capsys.readouterr().out
+    assert printed.count("refused: ") == 4
+    assert printed.endswith("a change of yours\n")
 
 
 @pytest.mark.slow

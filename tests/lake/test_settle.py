@@ -17,6 +17,7 @@ from rederive.lake.change_table import change_schema
 from rederive.lake.settle import LakeRelations, settle, settled_version, staged_path
 from rederive.lake.tables import Area, Lake
 from rederive.records import RecordedDelta, VersionRecord
+from rederive.store import lake_sync
 from tests.lake import witness
 
 EDGE = Relation("edge", (Column("x", SYMBOL), Column("y", SYMBOL)))
@@ -78,6 +79,18 @@ def test_stopped_anywhere_and_begun_again_with_more(lake: Lake, monkeypatch: pyt
     check(lake)
     assert settle(lake, TABLES, VERSIONS) == 4
     assert not list(Path(lake.root).glob("_rows-*"))
+
+
+def test_versions_are_settled_in_parts_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_sync, "MOST_IN_DRIVER", 10)
+    relation = Relation("n", (Column("x", NUMBER),))
+    sizes = [4, 5, 2, 30, 1, 9]
+    records = [
+        VersionRecord(n, datetime(2026, 1, 1), "spark", (RecordedDelta(relation, Delta([(x,) for x in range(size)])),))
+        for n, size in enumerate(sizes, 1)
+    ]
+    assert [[one.number for one in part] for part in lake_sync.chunks(records)] == [[1, 2], [3], [4], [5, 6]]
+    assert list(lake_sync.chunks([])) == []
 
 
 def test_staged_changes_of_a_bulk_version(lake: Lake, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,9 +36,12 @@ BODIES = (
 
 
 def _text(number: int, kind: int, first: int, second: int) -> str:
-    names = ["e", *(f"v{i}" for i in range(number))]
+    return _rules(f"v{number}", kind, first, second, ["e", *(f"v{i}" for i in range(number))])
+
+
+def _rules(head: str, kind: int, first: int, second: int, names: Sequence[str]) -> str:
     a, b = names[first % len(names)], names[second % len(names)]
-    return f".decl v{number}(x: number, y: number)  " + BODIES[kind % len(BODIES)].format(head=f"v{number}", a=a, b=b)
+    return f".decl {head}(x: number, y: number)  " + BODIES[kind % len(BODIES)].format(head=head, a=a, b=b)
 
 
 def _outline(planned: Planned) -> object:
@@ -95,6 +98,79 @@ def test_an_extended_plan_is_the_plan_of_the_whole(choices: Sequence[tuple[int, 
             assert _outline(extended) == _outline(whole)
             _check_order(extended)
         planned = extended or whole
+
+
+@examples(200)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["create", "create", "create", "replace", "drop"]),
+            st.integers(0, 7),
+            st.integers(0, 9),
+            st.integers(0, 9),
+            st.sampled_from(["both", "both", "plus", "none", "condition"]),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from([s for s in STRATEGIES if s != "differencing"]),
+)
+def test_a_plan_follows_definitions_that_are_replaced_and_dropped(
+    choices: Sequence[tuple[str, int, int, int, str]], strategy: str
+) -> None:
+    signs = {"both": BOTH, "plus": frozenset({Sign.PLUS}), "condition": BOTH}
+    views: dict[str, tuple[str, str]] = {}  # of each view: its text, and how it is followed
+    program = compile_program(BASES)
+    planned = Planned.whole(_request(program, {}, strategy))
+    for number, (what, kind, first, second, followed) in enumerate(choices):
+        names = list(views)
+        if what == "create" or not names:
+            views[f"v{number}"] = _rules(f"v{number}", kind, first, second, ["e", *names]), followed
+        else:
+            at = first % len(names)
+            if what == "replace":
+                views[names[at]] = _rules(names[at], kind, first, second, ["e", *names[:at]]), views[names[at]][1]
+            elif not any(f"{names[at]}(" in text for name, (text, _) in views.items() if name != names[at]):
+                del views[names[at]]
+        program = compile_program(BASES + " ".join(text for text, _ in views.values()))
+        monitored = {name: signs[how] for name, (_, how) in views.items() if how in signs}
+        conditions = {name: "exact" for name, (_, how) in views.items() if how == "condition"}
+        request = PlanRequest(program, monitored, strategy, "exact", conditions=conditions)
+        try:
+            whole = Planned.whole(request)
+        except StrategyError:  # counting is for views without recursion
+            return
+        extended = planned.extend(request)
+        if extended is not None:
+            assert _outline(extended) == _outline(whole)
+            assert extended.readers.keys() >= whole.readers.keys()
+            assert all(sorted(extended.readers[name]) == sorted(whole.readers[name]) for name in whole.readers)
+            _check_order(extended)
+        planned = extended or whole
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda texts: texts[:2],  # the last view is dropped
+        lambda texts: [*texts[:2], _text(2, 1, 0, 1)],
+        lambda texts: [texts[0], _text(1, 3, 0, 1), texts[2]],
+    ],
+)
+def test_a_dropped_or_replaced_view_leaves_the_other_sections(change: Callable[[list[str]], list[str]]) -> None:
+    texts = [_text(0, 0, 0, 0), _text(1, 6, 0, 0), _text(2, 2, 1, 2)]
+    other = ".decl other(x: number, y: number)  other(x, y) :- e(x, z), e(z, y), x < y."
+    monitored = {"v0": BOTH, "v1": BOTH, "v2": BOTH, "other": BOTH}
+    before = compile_program(" ".join([BASES, other, *texts]))
+    planned = Planned.whole(_request(before, monitored, "auto"))
+    after = compile_program(" ".join([BASES, other, *change(texts)]))
+    left = {name: signs for name, signs in monitored.items() if name in after.relations}
+    extended = planned.extend(_request(after, left, "auto"))
+    assert extended is not None
+    extension = extended.maintenance.extends
+    assert extension is not None
+    assert extension.gone
+    assert not {"v0", "other"} & extension.gone
+    assert extended.maintenance.section_of["other"] is planned.maintenance.section_of["other"]
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 5, 6, 7])

@@ -10,7 +10,7 @@ import pytest
 
 import rederive
 from rederive.engines.resident.engine import ResidentEngine
-from rederive.engines.resident.run import aged_deletions, patience, phases
+from rederive.engines.resident.run import aged_deletions, ages, patience, phases
 from rederive.engines.resident.run.ages import Ages
 from rederive.engines.resident.run.patience import Patience
 from rederive.ir.rules import Program, defines
@@ -123,6 +123,14 @@ def play(name: str, strategy: str) -> int:
     return recomputed
 
 
+@pytest.mark.parametrize("name", ["points-to", "mutual recursion under negation"])
+def test_keys_are_found_by_moment_after_many_changes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of arrivals is made from scratch all the time, and each window of moments has few keys."""
+    monkeypatch.setattr(ages, "FEW_ARRIVALS", 1)
+    monkeypatch.setattr(aged_deletions, "SOON", 1)
+    play(name, "materialized")
+
+
 def next_change(random: Random, program: Program, base: dict[str, set[Row]]) -> list[tuple[str, str, list[Row]]]:
     """Mostly deletions of rows that are there; sometimes an insertion with them."""
     change = []
@@ -140,11 +148,11 @@ def check_ages(db: rederive.Database) -> None:
     """Every row of a view with ages has one, and follows from base rows, lower views and rows that are older."""
     engine = db.pipeline.state.engine
     assert isinstance(engine, ResidentEngine)
-    ages = engine.installed.linker._ages
+    views = engine.installed.linker._ages
     program = engine.program
-    known = {name: set(engine.rows(name, {})) for name in program.relations if name not in ages}
-    for timeline in {id(held.timeline): held.timeline for held in ages.values()}.values():
-        rows = known | {name: set() if held.timeline is timeline else set(engine.rows(name, {})) for name, held in ages.items()}
+    known = {name: set(engine.rows(name, {})) for name in program.relations if name not in views}
+    for timeline in {id(held.timeline): held.timeline for held in views.values()}.values():
+        rows = known | {name: set() if held.timeline is timeline else set(engine.rows(name, {})) for name, held in views.items()}
         for _, name, came in sorted(arrival for held in timeline.ages for arrival in arrivals(held, engine)):
             assert came <= set().union(*(consequences(d, rows) for d in program.definitions if defines(d) == name))
             rows[name] |= came
@@ -160,5 +168,6 @@ def arrivals(held: Ages, engine: ResidentEngine) -> Iterator[tuple[int, str, set
         assert [moment for moment, _ in parts] == sorted({moment for moment, _ in parts})
         for moment, rows in parts:
             assert rows <= leaf
+            assert key in held.arrivals.between(moment - 1, moment)
             coded = [(*(key if isinstance(key, tuple) else (key,)), last) for last in rows]
             yield moment, held.table.name, set(engine.codes.decode_rows(engine.program.relations[held.table.name].types, coded))

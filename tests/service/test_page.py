@@ -51,7 +51,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Pag
     assert served.request("POST", "/v1/views", json={"language": "sql", "text": RULE}).status_code == 201
     with opened(f"{served.url}/", folder / "profile") as browser:
         until(lambda: "live" in text(browser, "#status"))
+        browser.evaluate("window.mistakes = []; window.addEventListener('error', (event) => window.mistakes.push(event.message))")
+        browser.evaluate("window.addEventListener('unhandledrejection', (event) => window.mistakes.push(String(event.reason)))")
         yield served, browser
+        assert browser.evaluate("window.mistakes") == [], "the scripts of the page made no mistake"
     served.end()
 
 
@@ -123,6 +126,23 @@ def test_a_version_lights_up_what_it_passes(page: tuple[Served, Page]) -> None:
         until(lambda: "1 connected" in text(browser, "svg.network"))
 
 
+def test_the_first_screen_says_how_much_there_is_and_what_happened_last(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    go(browser, "overview")
+    until(lambda: "Constraints" in words(browser, ".tiles"))
+    before = served.get("/v1/relations/edge/page").json()["total"]
+    version = served.insert("edge", ["first", "screen"])
+    until(lambda: count(browser, f'.feed li[data-version="{version}"]') == 1)
+    assert "edge +1 closure +1" in words(browser, f'.feed li[data-version="{version}"] .changes')
+    assert count(browser, ".feed li[data-version]") <= 6
+    shown = words(browser, ".tiles")
+    stock = served.get("/v1/relations/stock/page").json()["total"]
+    assert f"Base relations 2 {before + 1 + stock} row" in shown
+    assert "Constraints hold" in shown
+    assert shown.endswith("s median of the latest versions")
+    served.delete("edge", ["first", "screen"])
+
+
 # The arcs that pass over a node which they neither leave nor enter, and the texts that are wider than their node.
 CROSSED = """[...document.querySelectorAll(".arc")].flatMap((arc) => {
   const way = arc.querySelector("path"), ends = [arc.dataset.source, arc.dataset.target];
@@ -143,6 +163,29 @@ def test_arcs_go_around_nodes_and_texts_fit_into_them(page: tuple[Served, Page])
     # the arc from edge to mutual has to go around closure, and the rule leads back to edge
     until(lambda: count(browser, '.arc[data-source="edge"][data-target="mutual"] path') == 1)
     assert browser.evaluate(CROSSED) == []
+
+
+def test_the_network_of_a_phone_goes_downwards(page: tuple[Served, Page]) -> None:
+    _, browser = page
+    go(browser, "overview")
+    place = "(({ x, y }) => [x, y])(document.querySelector('.node[data-name=\"%s\"] rect').getBoundingClientRect())"
+
+    def ends() -> tuple[list[float], list[float]]:
+        until(lambda: count(browser, '.arc[data-source="edge"][data-target="closure"] path') == 1)
+        return browser.evaluate(place % "edge"), browser.evaluate(place % "closure")
+
+    until(lambda: ends()[1][0] > ends()[0][0] + 100)
+    try:
+        browser.size(390, 844)
+        until(lambda: ends()[1][1] > ends()[0][1] + 60)
+        # whatever is at the top is in sight: one begins to read there
+        boxes = "[...document.querySelectorAll('.node')].map((one) => one.getBoundingClientRect())"
+        left = f"{boxes}.reduce((one, other) => (other.top < one.top ? other : one)).left"
+        assert 0 <= browser.evaluate(left) <= 390
+        assert browser.evaluate(CROSSED) == []
+    finally:
+        browser.size(1280, 860)
+    until(lambda: ends()[1][0] > ends()[0][0] + 100)
 
 
 def test_the_network_and_the_rows_as_they_were(page: tuple[Served, Page]) -> None:
@@ -251,6 +294,31 @@ def test_a_numeric_view_is_a_chart_over_versions(page: tuple[Served, Page]) -> N
     until(lambda: text(browser, ".chart title") == "rows")
 
 
+def test_the_legend_of_a_chart_has_the_value_at_the_version(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    version = served.insert("stock", ["nail", 4])
+    ((total,),) = served.rows("total")
+    served.commit({"upsert": {"stock": [["nail", 5]]}})
+    go(browser, "view=total")
+    press(browser, "Chart")
+    until(lambda: words(browser, ".legend") == f"n {total + 1:,}")
+    travel(browser, version)
+    until(lambda: words(browser, ".legend") == f"n {total:,}")
+    press(browser, "Back to live")
+    served.delete("stock", ["nail", 5])
+
+
+def test_a_view_shows_how_it_is_defined_and_maintained(page: tuple[Served, Page]) -> None:
+    _, browser = page
+    go(browser, "view=closure")
+    press(browser, "Definition")
+    until(lambda: "closure(x, y) :- edge(x, z), closure(z, y)." in text(browser, ".definition"))
+    until(lambda: "Maintenance program" in text(browser, "main h2") and "strategy:" in text(browser, "h2 + .definition"))
+    go(browser, "view=stock")
+    press(browser, "Definition")
+    until(lambda: ".decl stock(item: symbol, n: number) key(item)" in text(browser, ".definition"))
+
+
 def test_the_feed_pauses_and_resumes_without_loss(page: tuple[Served, Page]) -> None:
     served, browser = page
     go(browser, "feed")
@@ -303,6 +371,25 @@ def test_a_definition_is_tried_and_then_defined(page: tuple[Served, Page]) -> No
     until(lambda: served.get("/v1/views/starts/rows").status_code == 200)
     go(browser, "view=starts")
     until(lambda: rows(browser) == [["def"]])
+
+
+def test_a_dry_run_ships_a_part_of_a_large_change(page: tuple[Served, Page]) -> None:
+    served, browser = page
+    served.insert("stock", *([f"many{i:03}", 9] for i in range(120)))
+    go(browser, "work")
+    press(browser, "Define, SQL")
+    fill(browser, "textarea", "CREATE VIEW many AS SELECT item FROM stock WHERE item LIKE 'many%'")
+    press(browser, "Dry run")
+    until(lambda: "many +120" in words(browser, ".answer h3"))
+    assert count(browser, ".answer .rows li code") == 50
+    assert "and 70 more rows" in text(browser, ".answer")
+    served.delete("stock", *([f"many{i:03}", 9] for i in range(120)))
+
+
+def test_work_shows_what_there_is_to_read(page: tuple[Served, Page]) -> None:
+    _, browser = page
+    go(browser, "work")
+    until(lambda: "stock(item symbol, n number) key item" in words(browser, ".schema"))
 
 
 @pytest.mark.parametrize(
@@ -424,12 +511,49 @@ def test_a_lost_connection_is_resumed(tmp_path: Path) -> None:
         served.end()
 
 
+def test_what_failed_without_a_connection_is_asked_for_again(tmp_path: Path) -> None:
+    port = free_port()
+    served = start(tmp_path / "project", PROGRAM, port=port)
+    try:
+        served.insert("edge", ["a", "b"])
+        with opened(f"{served.url}/#feed", tmp_path / "profile") as browser:
+            until(lambda: "live" in text(browser, "#status"))
+            served.end()
+            until(lambda: "reconnecting" in text(browser, "#status"))
+            go(browser, "view=closure")
+            until(lambda: "The service does not answer." in text(browser, "main"))
+            served = start(tmp_path / "project", PROGRAM, port=port)
+            until(lambda: rows(browser) == [["a", "b"]])
+    finally:
+        served.end()
+
+
+def test_an_empty_service_says_where_to_begin(tmp_path: Path) -> None:
+    served = start(tmp_path / "project", "")
+    try:
+        with opened(f"{served.url}/", tmp_path / "profile") as browser:
+            until(lambda: "Nothing is defined yet." in text(browser, "main"))
+            click(browser, '.empty a[href="#work"]')
+            press(browser, "Dry run")
+            until(lambda: "It would change no monitored view." in text(browser, ".answer"))
+            press(browser, "Apply")
+            until(lambda: "stock" in text(browser, ".schema"))
+    finally:
+        served.end()
+
+
 def test_a_token_is_asked_for_and_shows_what_it_reads(tmp_path: Path) -> None:
     token = '[[token]]\nname = "ann"\nsecret = "ANN"\nread = ["low"]\nrows = { low = { item = "bolt" } }'
     served = start(tmp_path / "project", PROGRAM, token, ANN="secret of sixteen")
     try:
         with opened(f"{served.url}/", tmp_path / "profile") as browser:
             until(lambda: bool(browser.evaluate("document.getElementById('token').open")))
+            assert browser.evaluate("document.getElementById('refused').hidden")
+            fill(browser, "#secret", "a wrong secret")
+            press(browser, "Sign in")
+            until(lambda: not browser.evaluate("document.getElementById('refused').hidden"))
+            browser.type("Escape")
+            assert browser.evaluate("document.getElementById('token').open")
             fill(browser, "#secret", "secret of sixteen")
             press(browser, "Sign in")
             until(lambda: "low" in text(browser, "svg.network"))
@@ -486,6 +610,32 @@ def test_statements_over_http_are_one_transaction(graph: Served) -> None:
     assert graph.rows("low") == [["a", 2]]
     assert run("CREATE TABLE t (x INT)")[0] == 422
     assert run("")[0] == 400
+
+
+def test_a_preview_has_as_many_rows_as_it_is_asked_for(graph: Served) -> None:
+    rows = [[f"item{i}", 1] for i in range(5)]
+    answer = graph.request("POST", "/v1/transactions?preview=true&limit=2", json={"insert": {"stock": rows}}).json()
+    (change,) = answer["changes"]
+    assert (len(change["plus"]), change["minus"], change["more"]) == (2, [], {"plus": 3, "minus": 0})
+    body = {"language": "sql", "text": "CREATE VIEW all_of_it AS SELECT item, 1 AS one FROM stock"}
+    graph.insert("stock", *rows)
+    (change,) = graph.request("POST", "/v1/views?preview=true&limit=0", json=body).json()["changes"]
+    assert (change["plus"], change["more"]) == ([], {"plus": 5, "minus": 0})
+    (whole,) = graph.request("POST", "/v1/views?preview=true", json=body).json()["changes"]
+    assert (len(whole["plus"]), "more" in whole) == (5, False)
+    assert graph.request("POST", "/v1/views?preview=true&limit=x", json=body).status_code == 400
+
+
+def test_the_text_of_a_definition(graph: Served) -> None:
+    body = {"language": "sql", "text": "CREATE VIEW cheap AS\n  SELECT item FROM stock WHERE n < 2"}
+    assert graph.request("POST", "/v1/views", json=body).status_code == 201
+    assert graph.get("/v1/relations/cheap/definition").text == body["text"]
+    assert graph.get("/v1/relations/low/definition").text.splitlines() == [
+        ".decl low(item: symbol, n: number)",
+        "low(item, n) :- stock(item, n), n < 10.",
+    ]
+    assert graph.get("/v1/relations/stock/definition").text == ".decl stock(item: symbol, n: number) key(item)"
+    assert graph.get("/v1/relations/nothing/definition").status_code == 404
 
 
 def test_versions_and_their_rows(graph: Served) -> None:

@@ -132,6 +132,23 @@ def test_update_from_another_table() -> None:
     assert db.rows("t") == [(1, "x", 1), (2, "Z", 7)]
 
 
+def test_a_condition_may_be_assigned() -> None:
+    db = rederive.open()
+    db.sql("CREATE TABLE c (k INT PRIMARY KEY, yes BOOLEAN, n INT)")
+    db.sql("INSERT INTO c VALUES (1, true, 5), (2, false, 5), (3, NULL, 7)")
+    db.sql("UPDATE c SET yes = NOT yes, n = n + 1 WHERE k < 3")
+    assert db.rows("c") == [(1, False, 6), (2, True, 6), (3, None, 7)]
+    db.sql("UPDATE c SET yes = n = 6 AND k = 1 OR n IS NULL")
+    assert db.rows("c") == [(1, True, 6), (2, False, 6), (3, False, 7)]
+    db.sql("MERGE INTO c USING c AS s ON c.k = s.k WHEN MATCHED THEN UPDATE SET c.yes = NOT s.yes AND s.k IN (2, 3)")
+    assert db.rows("c") == [(1, False, 6), (2, True, 6), (3, True, 7)]
+    with pytest.raises(SyntaxProblem, match="'=' is missing after the column"):
+        db.sql("UPDATE c SET yes")
+    with pytest.raises(Unsupported, match="help: write the time as a value") as refused:
+        db.sql("INSERT INTO c VALUES (4, now() > TIMESTAMP '2024-01-01 00:00:00', 1)")
+    assert "outside of the WHERE" in str(refused.value)
+
+
 def test_savepoints() -> None:
     db = database()
     insert = "INSERT INTO t VALUES ({0}, 'x', 1);"

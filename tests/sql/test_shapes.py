@@ -274,3 +274,12 @@ def test_percentiles_of_several_percentages_are_an_array() -> None:
         assert db.rows("p") == [(1, (12.5, 15.0)), (2, None)]
         db.sql("INSERT INTO m VALUES (4, 2, 5); DELETE FROM m WHERE id = 2")
         assert db.rows("p") == [(1, (10.0, 10.0)), (2, (5.0, 5.0))]
+
+
+def test_elements_are_joined_as_texts_and_a_precision_cuts_null(db: rederive.Database) -> None:
+    joined = "SELECT array_join(array(1, null, 2), ',', '?'), array_join(array(1.50, 2), ' '), array_join(array(true), '-')"
+    assert db.query(joined) == [("1,?,2", "1.50 2.00", "true")]
+    with pytest.raises(TypeClash, match="array_join takes ARRAY<STRING>, not ARRAY<BINARY>"):
+        db.query("SELECT array_join(array(X'1F'), ',')")
+    null = "CAST(NULL AS DOUBLE)"
+    assert db.query(f"SELECT format_string('%.2f|%5.1f|%d', {null}, {null}, CAST(NULL AS INT))") == [("nu|    n|null",)]

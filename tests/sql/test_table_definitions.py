@@ -70,6 +70,14 @@ def test_initial_rows_are_checked_against_what_the_table_declares() -> None:
     assert db.rows("n") == [(1,), (1,)]
 
 
+def test_of_many_rows_that_break_a_condition_the_refusal_names_some() -> None:
+    db = opened(None, "CREATE TABLE n (x INT PRIMARY KEY CHECK (x > 0))")
+    with pytest.raises(Violated, match="and 1495 more") as refused:
+        db.apply("n", inserts=[(-x,) for x in range(1_500)])
+    assert len(refused.value.rows) == 1_000
+    assert list(refused.value.rows) == sorted(refused.value.rows)
+
+
 def test_unique_columns_differ_unless_one_is_null() -> None:
     db = opened(None, "CREATE TABLE n (x INT UNIQUE, y INT, z DATE, CONSTRAINT pair UNIQUE (y, z))")
     db.sql("INSERT INTO n VALUES (1, 1, NULL), (2, 1, NULL), (NULL, 1, '2026-01-01'), (NULL, 2, '2026-01-01')")
@@ -104,6 +112,7 @@ REFUSED = {
     "ALTER TABLE t DROP COLUMN k": "a column of the key",
     "ALTER TABLE t ALTER COLUMN a TYPE SMALLINT": "changing the type of 'a'",
     "ALTER TABLE t RENAME TO x": "RENAME TO",
+    "ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')": "ALTER TABLE ... SET",
     "ALTER TABLE v ADD COLUMN x INT": "unknown table 'v'",
     "ALTER TABLE t ADD COLUMN a INT": "two columns",
     "ALTER TABLE t DROP COLUMN nope": "unknown column 'nope'",

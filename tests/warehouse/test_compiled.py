@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 
+from rederive.ir.rules import Rule
 from rederive.warehouse.selfmaint import compiled_maintenance as module
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.compiled_maintenance import compile_maintenance
-from rederive.warehouse.selfmaint.conjunctive import StoredView
-from rederive.warehouse.selfmaint.open_rows import unknown_relations
+from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
+from rederive.warehouse.selfmaint.open_rows import leaves_rows_open, open_row_test, unknown_relations
 from rederive.warehouse.selfmaint.search import KnownRows, Maintainability, decide
 from rederive.warehouse.selfmaint.source_update import KnownRelations, SourceUpdate, UpdateKind
 from tests.properties.test_maintained_equals_recomputed import examples
 from tests.properties.test_selfmaint import problems, relations, stored
 from tests.warehouse.checks import Duck, Setting, by_oracle, extents, given_of, kind_of
+from tests.warehouse.definition import random_problem
 from tests.warehouse.witness import Database
 
 JOIN = Setting("""
@@ -65,12 +69,10 @@ def test_hopeless_where_only_an_idle_insertion_could_be_taken() -> None:
         assert by_oracle(setting.compiled("v", UpdateKind.of(insert=["r"])), extents(there, update))[0] is maintainable
 
 
-def test_a_test_that_is_too_large_is_not_made(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(module, "MAX_RULES", 1)
-    assert (
-        compile_maintenance(JOIN.view("v"), JOIN.views, JOIN.program.relations, UpdateKind.of(insert=["r"]), KnownRelations())
-        is None
-    )
+def test_a_test_that_is_too_large_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_MAPPINGS", 1)
+    assert not JOIN.compiled("v", UpdateKind.of(insert=["r"])).has_test
+    assert JOIN.compiled("v", UpdateKind.of(delete=["r"])).always
 
 
 @pytest.mark.parametrize("columns", ["a, b", "x0, x1, x2, x3, x4, x5, x6, x7, x8, x9"])
@@ -81,8 +83,29 @@ def test_a_long_self_join_is_not_enumerated(columns: str) -> None:
     declared = ", ".join(f"{name}: number" for name in columns.split(", "))
     setting = Setting(f".decl r(x: number, y: number)  .remote r  .decl v({declared})  v({head}) :- {body}.")
     view, kind = setting.view("v"), UpdateKind.of(insert=["r"])
-    assert compile_maintenance(view, setting.views, setting.program.relations, kind, KnownRelations()) is None
+    assert not setting.compiled("v", kind).has_test
     assert unknown_relations(view, setting.views, kind, KnownRelations()) == {"r"}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_update_is_always_taken_if_no_case_is_left_of_its_test(seed: int) -> None:
+    """`is_always` looks at cases with one unknown fact; the test has all of them."""
+    setting = Setting(random_problem(seed).text())
+    bases = setting.program.bases
+    local = frozenset(bases) - {remote.relation for remote in setting.program.remotes}
+    given = KnownRelations(local, net=bool(seed % 2))
+    for view, name in product(setting.views, bases):
+        for kind in (UpdateKind.of(insert=[name]), UpdateKind.of(delete=[name]), UpdateKind.of(bases, bases)):
+            if view.kind in (ViewClass.OTHER, ViewClass.TOTALS):
+                continue
+            rules, _ = open_row_test(view, setting.views, setting.program.relations, kind, given)
+            assert leaves_rows_open(view, setting.views, kind, given) is bool(rules), (view.name, kind)
+            found = compile_maintenance(view, setting.views, setting.program.relations, kind, given)
+            assert found is not None
+            assert found.has_test is not found.always
+            assert found.has_test == any(
+                rule.head.relation.endswith(names.DEPENDS) for rule in found.program.definitions if isinstance(rule, Rule)
+            )
 
 
 def test_a_boolean_column_may_be_judged_too_carefully() -> None:

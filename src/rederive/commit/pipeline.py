@@ -32,7 +32,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from rederive import failpoints
-from rederive.bags import number_operations
+from rederive.bags import net_effect
 from rederive.commit.execution import RuleExecution, calls_in_statements
 from rederive.commit.group import Group, NeedsOwnSync, discard
 from rederive.commit.pending import BatchOutcome, PendingVersion, TransactionRequest
@@ -48,7 +48,7 @@ from rederive.commit.redefinition import (
 from rederive.commit.restart import MANY_CHANGES, save_if_due
 from rederive.commit.source_rows import check_not_in_place
 from rederive.commit.state import DatabaseState
-from rederive.delta import Delta, from_counted
+from rederive.delta import Delta, first, from_counted, sort_rows
 from rederive.engines.protocol import Bulk, Operation
 from rederive.errors import Closed, NoLake, Unsupported, Violated
 from rederive.ir.rules import Mode, Program, Relation
@@ -60,6 +60,8 @@ from rederive.store.codec import digest
 
 SETTLED_AFTER: Final = 100
 """Versions that wait in the journal before the lake follows in the background."""
+MOST_REFUSED: Final = 1_000
+"""Rows that the refusal of a version names; of more, some."""
 
 
 class Pipeline(ProgramChanges):
@@ -295,10 +297,11 @@ class Pipeline(ProgramChanges):
         state, operations = self.state, pending.operations
         if not pending.is_transaction:
             return
-        # Requests on a bag name rows; the engine's set holds numbered copies of them (decision 0015).
         if state.bags and any(operation.relation in state.bags for operation in operations):
-            operations = number_operations(pending.rules.program, operations, state.engine)
-        pending.net = state.engine.net_effect(operations) if operations or not pending.from_sources else {}
+            # Requests on a bag name rows; the engine's set holds numbered copies of them (decision 0015).
+            pending.net = net_effect(pending.rules.program, operations, state.engine)
+        else:
+            pending.net = state.engine.net_effect(operations) if operations or not pending.from_sources else {}
         # Disjoint: a transaction cannot change a table in place.
         pending.net = {**pending.net, **pending.from_sources}
 
@@ -368,8 +371,10 @@ class Pipeline(ProgramChanges):
         for constraint in pending.rules.program.constraints:
             change = pending.result.changes.get(constraint.view)
             checked = constraint.mode is Mode.REJECT and (pending.is_transaction or constraint.table is not None)
-            if checked and change is not None and change.plus:
-                raise Violated(constraint.view, change.plus, constraint.table, constraint.text)
+            if checked and change is not None and (entering := change.delta.plus):
+                # Many rows are not read to be refused.
+                rows = sort_rows(first(entering, MOST_REFUSED)) if len(entering) > MOST_REFUSED else change.plus
+                raise Violated(constraint.view, rows, constraint.table, constraint.text, number=len(entering))
 
     def _record(self, pending: PendingVersion) -> None:
         state, store = self.state, self.state.store

@@ -144,5 +144,5 @@ def _dropped_base_rows(engine: Engine, before: Program, after: Program) -> dict[
     """The rows of the base relations that a new program lacks, or has with other columns: all of them leave."""
     shared = before.shared_bases(after)
     gone = [name for name in before.bases if name not in shared and name not in before.in_place]
-    rows = {name: tuple(engine.rows(name, {})) for name in gone}
-    return {name: Delta(minus=gone) for name, gone in rows.items() if gone}
+    rows = {name: engine.extent(name) for name in gone}
+    return {name: Delta(minus=gone) for name, gone in rows.items() if len(gone)}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rederive.analysis.graph import needed
-from rederive.bags import number_operations, read_rows
+from rederive.bags import net_effect, read_rows
 from rederive.commit.state import DatabaseState
 from rederive.delta import sort_rows
 from rederive.engines.protocol import Action, Operation
@@ -259,7 +259,7 @@ def answers(
         scratch.install(plan(program, [target], Strategy.MATERIALIZED.value), (target,), initial)
         scratch.commit()
         if pending:
-            scratch.propagate(scratch.net_effect(number_operations(program, pending, scratch)))
+            scratch.propagate(net_effect(program, pending, scratch))
             scratch.commit()
         return read_rows(program, asked.view, {}, scratch)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rederive.analysis.cost import Estimate
@@ -120,9 +120,15 @@ class AutoEngine:
 
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """The deltas of base relations that are left after opposite and idle requests cancel."""
-        # By work, before the net effect is computed; later only a lack of room moves the rows (`propagate`).
-        self._choose(operations)
+        if operations:
+            self._choose(operations)
         return self._current.net_effect(operations)
+
+    def net_effect_of_bag(self, base: str, operations: Sequence[Operation]) -> Delta | None:
+        """The net effect of operations on a bag, as the delta of its numbered copies; None where the caller numbers them."""
+        # Estimates of work are by base relations.
+        self._choose([replace(operation, relation=base) for operation in operations])
+        return self._current.net_effect_of_bag(base, operations)
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Compute the deltas of the monitored views from a net effect. Nothing that a reader sees changes before `commit`."""
@@ -176,6 +182,10 @@ class AutoEngine:
         """The rows of a base relation whose first columns are one of the prefixes, in no order."""
         return self._current.rows_with_prefix(relation, prefixes)
 
+    def copies(self, base: str, rows: Collection[Row]) -> Mapping[Row, int]:
+        """How many numbered copies each of these rows has."""
+        return self._current.copies(base, rows)
+
     def extent(self, relation: str) -> Collection[Row]:
         """All rows of a base relation or view, which may stay in Spark."""
         return self._current.extent(relation)
@@ -219,9 +229,14 @@ class AutoEngine:
             self._move(self._spark(), "")
 
     def _choose(self, operations: Sequence[Operation]) -> None:
-        """Move the rows to the engine on which these operations, or the recent ones, take less time."""
+        """Move the rows to the engine on which these operations, or the recent ones, take less time.
+
+        By work, before the net effect is computed; later only a lack of room moves the rows (`propagate`). Requests that are in
+        Spark come to this process with the net effect, so there must be room for them now.
+        """
         if self._is_resident:
             self._leave_if_large(operations)
+            self._make_room(sum(len(one.rows) for one in operations if isinstance(one.rows, Bulk) and not one.rows.is_in_driver))
         elif self._footprint.has_room(2 * self._rows):  # well below the limit, so that rows do not move back and forth
             self._return_if_small(operations)
 

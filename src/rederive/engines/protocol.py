@@ -49,8 +49,17 @@ class Action(Enum):
 class Bulk(LazyRows):
     """Rows that are in Spark until somebody iterates over them."""
 
+    @property
+    def is_in_driver(self) -> bool:
+        """Whether this process has the rows."""
+        raise NotImplementedError
+
     def digest(self) -> str:
         """A text that is the same for the same rows, and almost surely for no others."""
+        raise NotImplementedError
+
+    def number_copies(self) -> Bulk:
+        """The rows with one more column, which numbers the copies of each row from 1."""
         raise NotImplementedError
 
 
@@ -180,6 +189,12 @@ class Engine(Protocol):
     def net_effect(self, operations: Sequence[Operation]) -> Mapping[str, Delta]:
         """The deltas of base relations that are left after opposite and idle requests cancel."""
 
+    def net_effect_of_bag(self, base: str, operations: Sequence[Operation]) -> Delta | None:
+        """The net effect of operations on a bag, as the delta of its numbered copies, which `base` holds.
+
+        None where the caller has to number the copies, because the engine would fetch the rows for that.
+        """
+
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Compute the deltas of the monitored views from a net effect. Nothing that a reader sees changes before `commit`."""
 
@@ -207,6 +222,9 @@ class Engine(Protocol):
 
     def rows_with_prefix(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         """The rows of a base relation whose first columns are one of the prefixes, in no order."""
+
+    def copies(self, base: str, rows: Collection[Row]) -> Mapping[Row, int]:
+        """How many numbered copies each of these rows has; rows without copies are left out."""
 
     def extent(self, relation: str) -> Collection[Row]:
         """All rows of a base relation or view, which may stay in Spark."""

@@ -6,8 +6,8 @@ count in comparisons: two rules are equal if they say the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
 from functools import cached_property
@@ -397,19 +397,47 @@ class Program:
         is_same = all(map(is_, definitions, self.definitions)) and all(map(is_, relations.values(), self.relations.values()))
         return is_same and all(defines(d) not in relations for d in islice(self.definitions, len(definitions), None))
 
+    def without(self, names: Collection[str]) -> Program:
+        """This program without some relations, which none of the others reads."""
+        gone = frozenset(names)
+        lost = {id(definition) for name in gone for definition in self.definitions_of(name)}
+        program = replace(
+            self,
+            relations={name: relation for name, relation in self.relations.items() if name not in gone},
+            definitions=tuple([definition for definition in self.definitions if id(definition) not in lost]),
+            facts=tuple(fact for fact in self.facts if fact.relation not in gone),
+            inputs=tuple(one for one in self.inputs if one.relation not in gone),
+            outputs=tuple(name for name in self.outputs if name not in gone),
+            remotes=tuple(remote for remote in self.remotes if remote.relation not in gone),
+            stored=tuple(name for name in self.stored if name not in gone),
+            constraints=tuple(constraint for constraint in self.constraints if constraint.view not in gone),
+        )
+        program._inherit(self, gone)
+        return program
+
     def inherit(self, before: Program) -> None:
         """Take over what is known of a program that this one extends: the facts about it are not computed from scratch."""
-        if not self.extends(before):
-            return
+        if self.extends(before):
+            self._inherit(before, frozenset())
+
+    def _inherit(self, before: Program, gone: Collection[str]) -> None:
+        """Take over what is known of a program that has the relations `gone` more, and lacks those behind the rest."""
+        left = len(before.definitions) - sum(len(before.definitions_of(name)) for name in gone)
         added: dict[str, list[Definition]] = {}
-        for definition in islice(self.definitions, len(before.definitions), None):
+        for definition in islice(self.definitions, left, None):
             added.setdefault(defines(definition), []).append(definition)
-        facts, new = self.__dict__, tuple(islice(self.relations, len(before.relations), None))
-        facts["defined"] = {**before.defined, **{name: tuple(found) for name, found in added.items()}}
-        facts["views"] = (*before.views, *(name for name in new if name in added))
-        facts["bases"] = (*before.bases, *(name for name in new if name not in added))
-        facts["bags"] = {**before.bags, **_bag_names(self.relations[name] for name in new)}
-        facts["folded_names"] = before.folded_names.union(map(str.lower, new))
+        facts, new = self.__dict__, tuple(islice(self.relations, len(before.relations) - len(gone), None))
+        defined, views, bases, bags, folded = before.defined, before.views, before.bases, before.bags, before.folded_names
+        if gone:
+            defined = {name: found for name, found in defined.items() if name not in gone}
+            views, bases = (tuple(name for name in names if name not in gone) for names in (views, bases))
+            bags = {name: bag for name, bag in bags.items() if bag not in gone}
+            folded = folded.difference(map(str.lower, gone))
+        facts["defined"] = {**defined, **{name: tuple(found) for name, found in added.items()}}
+        facts["views"] = (*views, *(name for name in new if name in added))
+        facts["bases"] = (*bases, *(name for name in new if name not in added))
+        facts["bags"] = {**bags, **_bag_names(self.relations[name] for name in new)}
+        facts["folded_names"] = folded.union(map(str.lower, new))
 
     @cached_property
     def folded_names(self) -> frozenset[str]:

@@ -32,7 +32,11 @@ from rederive.lake.types import arrow_table, dataframe, frame_of
 from rederive.records import RecordedDelta, VersionRecord
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame
+
+    from rederive.lake.local_log import LocalLog
 
 ROWS: Final = "_rows-"
 """The prefix of temporary folders, which hold rows on their way to the tables."""
@@ -100,12 +104,12 @@ def _write_tables(lake: Lake, relations: LakeRelations, versions: Sequence[Versi
             if not changes:
                 lake.create(area, relation)
                 continue
-            is_bag, rows = relation.name in relations.bags, changes.rows()
+            is_bag, fits = relation.name in relations.bags, changes.fit_here
             for one in (area, Area.VIEWS) if area is Area.CHANGES and relation.name in relations.with_tables else (area,):
-                log = lake.local_table(one, relation) if rows is not None else None
-                if log is not None and rows is not None:
+                log = lake.local_table(one, relation) if fits else None
+                if log is not None:
                     write = local_writes.append_changes if one is Area.CHANGES else partial(local_writes.apply_changes, relation)
-                    local.append(partial(write, log, rows, last))
+                    local.append(partial(_write_here, write, log, changes, last))
                     continue
                 frame = changes.frame(folder)
                 if one is Area.CHANGES:
@@ -117,6 +121,11 @@ def _write_tables(lake: Lake, relations: LakeRelations, versions: Sequence[Versi
         for done in as_completed([pool.submit(write) for write in local]):
             done.result()
             yield
+
+
+def _write_here(write: Callable[..., None], log: LocalLog, changes: RelationChanges, version: int) -> None:
+    # Read by the thread that writes them: this process holds the rows of as many tables as it has writers.
+    write(log, changes.rows(), version)
 
 
 # The changes of one relation over all versions
@@ -136,15 +145,22 @@ class RelationChanges:
     def __bool__(self) -> bool:
         return bool(self.staged) or self.recorded is not None
 
-    def rows(self) -> pyarrow.Table | None:
-        """All rows in this process; None if they are many, or in files that only Spark reads."""
-        folders = [self.lake.local_folder(path) for path in self.staged]
-        files = [file for folder in folders if folder is not None for file in sorted(folder.glob("*.parquet"))]
+    @property
+    def fit_here(self) -> bool:
+        """Whether this process can read them: they are not many, and not in files that only Spark reads."""
+        recorded = self.recorded.num_rows if self.recorded is not None else 0
+        is_local = all(self.lake.local_folder(path) is not None for path in self.staged)
+        return is_local and recorded + sum(parquet.read_metadata(file).num_rows for file in self._files) <= MOST_IN_DRIVER
+
+    @property
+    def _files(self) -> list[Path]:
+        folders = (self.lake.local_folder(path) for path in self.staged)
+        return [file for folder in folders if folder is not None for file in sorted(folder.glob("*.parquet"))]
+
+    def rows(self) -> pyarrow.Table:
+        """All rows, in this process."""
         recorded = [self.recorded] if self.recorded is not None else []
-        number = sum(table.num_rows for table in recorded) + sum(parquet.read_metadata(file).num_rows for file in files)
-        if None in folders or number > MOST_IN_DRIVER:
-            return None
-        first, *others = [*recorded, *(parquet.read_table(file, partitioning=None) for file in files)]
+        first, *others = [*recorded, *(parquet.read_table(file, partitioning=None) for file in self._files)]
         return pyarrow.concat_tables([first, *(table.cast(first.schema) for table in others)])
 
     def frame(self, folder: str | None) -> DataFrame:

@@ -7,7 +7,7 @@ change data feed where the table has one, else from the files that the log adds 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
@@ -209,24 +209,27 @@ class SourceTable:
         if not sides:
             return Delta()
         changed = net.select(*(F.col(f"v{i}").alias(name) for i, name in enumerate(column_names(table))), NET)
+        # What is broadcast passes through the driver.
+        is_small = sum(side["copies"] for side in sides) <= SparkEngine.default_tuning.broadcast_request_rows
+        sent: Callable[[DataFrame], DataFrame] = F.broadcast if is_small else lambda frame: frame
         if base.name != table.name:
-            changed = self._with_present(changed, table, upto)
+            changed = self._with_present(changed, sent, table, upto)
         elif identity := _identity(table):
             entering = changed.where(F.col(NET) > 0)
             keys = entering.select(*(quote(entering.columns[i]) for i in identity)).distinct()
             # In the new state, each key that enters is there once: neither twice in the change nor next to an old row.
-            present = self.frame(table, upto).join(F.broadcast(keys), keys.columns, "left_semi")
+            present = self.frame(table, upto).join(sent(keys), keys.columns, "left_semi")
             self._check_key(present.select(*map(quote, changed.columns[:-1])), table, identity)
         return _sides(changed, base, {int(side["sign"]): side["copies"] for side in sides})
 
-    def _with_present(self, changed: DataFrame, table: Relation, upto: int) -> DataFrame:
-        """The changed rows of a bag, with how many copies there are after the change."""
+    def _with_present(self, changed: DataFrame, sent: Callable[[DataFrame], DataFrame], table: Relation, upto: int) -> DataFrame:
+        """The changed rows of a bag, with how many copies there are after the change. `sent`: how they get to the rows."""
         names = changed.columns[:-1]
         other = [f"_{i}" for i in range(len(names))]
         rows = self.frame(table, upto).toDF(*other)
         # NULL matches NULL: rows are compared as values.
         same = reduce(and_, (F.col(o).eqNullSafe(F.col(quote(n))) for o, n in zip(other, names, strict=True)))
-        found = rows.join(F.broadcast(changed.drop(NET)), same, "left_semi").groupBy(*other).agg(F.count("*").alias(_PRESENT))
+        found = rows.join(sent(changed.drop(NET)), same, "left_semi").groupBy(*other).agg(F.count("*").alias(_PRESENT))
         return changed.join(found, same, "left").select(
             *map(quote, names), NET, F.coalesce(F.col(_PRESENT), F.lit(0)).alias(_PRESENT)
         )

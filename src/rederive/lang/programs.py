@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
-from rederive.errors import StillNeeded, UnknownName
-from rederive.ir.rules import Program
+from rederive.analysis.graph import edges
+from rederive.errors import ProgramError, StillNeeded, UnknownName
+from rederive.ir.rules import CLOCK, Program
 from rederive.lang.datalog.compiler import extend_program
 from rederive.lang.datalog.program_edits import Statements
 from rederive.lang.datalog.syntax import Statement
 from rederive.lang.sql.definition import SqlDefinition
 
+Revised: TypeAlias = tuple[tuple[SqlDefinition, ...], Program]
 SQL: Final = ".sql"
 _BLANK: Final = r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*"
 _CREATE: Final = re.compile(rf"{_BLANK}create\s+[a-z]", re.IGNORECASE | re.DOTALL)
@@ -66,6 +68,37 @@ def add_sql_definition(known: Program, added: SqlDefinition) -> Program:
     from rederive.lang.sql.ddl import add_definition
 
     return add_definition(known, added)
+
+
+def revise_sql(statements: Sequence[SqlDefinition], known: Program, gone: str, added: SqlDefinition | None) -> Revised | None:
+    """The statements and their program without a relation, or with another definition of it; nothing else is compiled.
+
+    What reads a relation that is defined otherwise is compiled again, behind all others. None where the whole has to be compiled:
+    where something reads what would be gone, and where the new definition does not fit.
+    """
+    names, moved, left = {gone.lower()}, [added] if added is not None else [], []
+    # A definition reads those before it.
+    for statement in statements:
+        if statement.name == gone:
+            continue
+        if names.isdisjoint(statement.reads):
+            left.append(statement)
+        else:
+            names.add(statement.name.lower())
+            moved.append(statement)
+    if added is None and moved:
+        return None
+    owned = {name for name in known.relations if name.partition(".")[0].lower() in names}
+    # The clock belongs to all that read it.
+    if any(edge.source == CLOCK for name in owned for definition in known.definitions_of(name) for edge in edges(definition)):
+        return None
+    program = known.without(owned)
+    try:
+        for statement in moved:
+            program = add_sql_definition(program, statement)
+    except ProgramError:
+        return None
+    return (*left, *moved), program
 
 
 def replace_sql_view(statements: Statements, added: SqlDefinition, empty: Program) -> Statements:

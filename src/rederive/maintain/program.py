@@ -167,13 +167,15 @@ class PlanExtension:
     """What a maintenance program adds to the one with this `token`: an engine that runs that one can keep all the rest.
 
     `replaced`: sections of views that were there, whose rows stay as they are, but which others read now in another way.
-    `added`: sections that were not there. `relations`: the relations that were not there.
+    `added`: sections that were not there. `relations`: the relations that were not there. `gone`: those that are no longer there,
+    or that are there again as others of the same name.
     """
 
     token: object
     replaced: tuple[Section, ...]
     added: tuple[Section, ...]
     relations: tuple[str, ...]
+    gone: frozenset[str] = frozenset()
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -246,19 +248,22 @@ class MaintenanceProgram:
 
     def inherit(self, before: MaintenanceProgram, changed: Mapping[str, Component]) -> None:
         """Take over what a program that this one extends has found out, but for the components that changed."""
-        self._components.update({**before.components, **changed})
-        self._queries.update({pattern: rules for pattern, rules in before._queries.items() if pattern.relation not in changed})
         extension = self.extends
         assert extension is not None
+        gone = extension.gone
+        self._components.update({**{name: found for name, found in before.components.items() if name not in gone}, **changed})
+        lost = gone.union(changed)
+        self._queries.update({pattern: rules for pattern, rules in before._queries.items() if pattern.relation not in lost})
         new, old = self.__dict__, before
         own = {name: section for section in extension.added for name in section.component.relations}
         # A section of a relation that was there before takes it out of what is derived on demand.
         if extension.replaced or not own.keys() <= set(extension.relations):
             return
-        bases = self.bases[len(before.bases) :]
+        bases = self.bases[len(before.bases) - sum(state.relation in gone for state in before.bases) :]
         states = (*bases, *(state for section in extension.added for state in section.states))
-        new["section_of"] = {**old.section_of, **own}
-        new["states"] = {**old.states, **{state.relation: state for state in states}}
+        new["section_of"] = {name: section for name, section in old.section_of.items() if name not in gone} | own
+        new["states"] = {n: state for n, state in old.states.items() if n not in gone} | {s.relation: s for s in states}
         views = [name for name in extension.relations if self.program.is_view(name)]
-        new["derived_views"] = (*old.derived_views, *(n for n in views if n not in own or own[n].strategy.is_derived_on_demand))
-        new["stored_views"] = (*old.stored_views, *(n for n in own if own[n].strategy.is_stored))
+        derived, stored = ([n for n in names if n not in gone] for names in (old.derived_views, old.stored_views))
+        new["derived_views"] = (*derived, *(n for n in views if n not in own or own[n].strategy.is_derived_on_demand))
+        new["stored_views"] = (*stored, *(n for n in own if own[n].strategy.is_stored))

@@ -160,7 +160,9 @@ def check_functions(rules: Iterable[CompiledRule], known: Collection[str]) -> No
     for one in rules:
         action = one.rule.action
         if isinstance(action, CallAction) and action.function not in known:
-            raise UnknownName("function", action.function, known, action.span)
+            error = UnknownName("function", action.function, known, action.span)
+            error.hint = error.hint or "register it with db.rules.register, or name its file: rederive run --actions FILE"
+            raise error
 
 
 def check_precision(rules: RuleSet, precision: str) -> None:

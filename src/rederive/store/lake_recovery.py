@@ -13,7 +13,6 @@ from dataclasses import replace
 from rederive.engines.spark.run.data_frames import DataFrameRows
 from rederive.errors import Mismatch
 from rederive.ir.rules import Program
-from rederive.lake.bags import number_copies
 from rederive.lake.settle import LakeRelations, rows_folder, settle, settled_version
 from rederive.lake.staging import as_frame, remove_leftovers, table_of
 from rederive.lake.tables import Area, Lake
@@ -82,9 +81,8 @@ def read_base_relations(lake: Lake, program: Program) -> dict[str, DataFrameRows
     for name in own_bases(program):
         relation = table_of(program, name)
         if lake.has_table(Area.BASE, relation.name):
-            types = program.relations[name].types
             if relation.name == name:
-                found[name] = DataFrameRows.in_place(lake.read_pinned(Area.BASE, relation), types, None)
+                found[name] = DataFrameRows.in_place(lake.read_pinned(Area.BASE, relation), relation.types, None)
             else:
-                found[name] = DataFrameRows(number_copies(lake.read(Area.BASE, relation)), types)
+                found[name] = DataFrameRows(lake.read(Area.BASE, relation), relation.types).number_copies()
     return found

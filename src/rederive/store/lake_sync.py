@@ -158,7 +158,8 @@ class LakeSync:
         self.wait()
         self.note_progress()
         relations = self._relations(program, stored)
-        self._settled = self._settle(list(self.journal.unsettled()), relations)
+        for records in chunks(self.journal.unsettled()):
+            self._settled = self._settle(records, relations)
         self.note_progress()
         self._register(relations)
         return self.journal.settled
@@ -218,8 +219,9 @@ class LakeSync:
         try:
             while (upto := self._next()) is not None:
                 with JournalReader.read(self.journal.folder) as reader:
-                    records = [record for record in reader.unsettled() if self._settled < record.number <= upto]
-                self._settle(records, relations)
+                    lacking = (record for record in reader.unsettled() if self._settled < record.number <= upto)
+                    for records in chunks(lacking):
+                        self._settle(records, relations)
                 self._settled = upto
         except BaseException as error:
             self._failure, self._working = error, False
@@ -275,8 +277,6 @@ class LakeSync:
             self.lake.replace(Area.VIEWS, relation, whole, version)
 
     def _settle(self, records: list[VersionRecord], relations: LakeRelations) -> int:
-        if not records:
-            return 0
         as_tables = [_as_tables(self._here(record), relations.numbered) for record in records]
         settled = settle(self.lake, self._with_dropped(relations, records), as_tables)
         # After the version is settled: whoever waits for it can read it, and a failure here takes nothing back.
@@ -318,6 +318,21 @@ class LakeSync:
             with_tables=[*relations.with_tables, *with_tables],
             bags={*relations.bags, *bags, *with_tables},
         )
+
+
+def chunks(records: Iterable[VersionRecord]) -> Iterator[list[VersionRecord]]:
+    """Consecutive versions, in parts that hold no more rows than this process applies to the tables at once, or one version."""
+    chunk: list[VersionRecord] = []
+    rows = 0
+    for record in records:
+        more = sum(len(one.delta.plus) + len(one.delta.minus) for one in (*record.base, *record.views))
+        if chunk and rows + more > MOST_IN_DRIVER:
+            yield chunk
+            chunk, rows = [], 0
+        chunk.append(record)
+        rows += more
+    if chunk:
+        yield chunk
 
 
 def _tables(relations: LakeRelations) -> Iterator[tuple[Area, str]]:

@@ -158,8 +158,8 @@ class MaintenanceStep:
         return False
 
     def _deciding(self, view: StoredView) -> frozenset[str]:
-        is_tested = self._stored.compile_maintenance(view, self._outdated.group, self._known_relations()) is not None
-        if not is_tested or view.totals is not None:
+        rules = self._stored.compile_maintenance(view, self._outdated.group, self._known_relations())
+        if rules is None or view.totals is not None:
             return frozenset(view.sources)
         kind = UpdateKind.of(self._outdated.update.inserts, self._outdated.update.deletes)
         return unknown_relations(view, self._outdated.group, kind, self._known_relations())

@@ -14,11 +14,10 @@ from rederive.maintain.plan import plan
 from rederive.maintain.program import Strategy
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import is_copy
-from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
+from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance, is_always
 from rederive.warehouse.selfmaint.conjunctive import StoredView, Totals, ViewClass
-from rederive.warehouse.selfmaint.determined import is_determined
 from rederive.warehouse.selfmaint.source_update import KnownRelations, PartialCopy, SourceUpdate, UpdateKind
-from rederive.warehouse.selfmaint.totals import are_moved, move_totals
+from rederive.warehouse.selfmaint.totals import move_totals
 
 _PARTS = (names.INSERTED, names.DELETED, names.READ, names.PRESENT, names.ABSENT)
 MAX_SITUATIONS: Final = 8  # whose rules are installed at the same time; each keeps its indexes over the stored views
@@ -113,12 +112,14 @@ class ViewStorage:
         rules = self.compile_maintenance(view, group, given)
         if rules is None:
             return None
+        # Rules are compiled for all kinds of updates; for many kinds the answer is known without the test.
+        is_certain = rules.always or is_always(view, group, self._relations, self._update, given)
+        if not is_certain and not rules.has_test:
+            return None
         number = self._install(group, given)
         if view.totals is not None:
-            return self._move_totals(view, view.totals, are_moved(view, group, self._update, given), number)
-        # Rules are compiled for all kinds of updates; for many kinds the answer is known without the test.
-        is_tested = not rules.always and not is_determined(view, group, self._relations, self._update, given)
-        test = (names.MAINTAINABLE,) if is_tested else ()
+            return self._move_totals(view, view.totals, number)
+        test = () if is_certain else (names.MAINTAINABLE,)
         parts = (_numbered(names.of(view.name, part), number) for part in (*test, names.PLUS, names.MINUS))
         with closing(self._engine.answers(parts)) as answers:  # the change reuses what the test has derived
             if test and not next(answers):
@@ -126,11 +127,7 @@ class ViewStorage:
             plus, minus = (frozenset(rows) for rows in answers)
             return plus, minus
 
-    def _move_totals(
-        self, view: StoredView, totals: Totals, is_moved: bool, number: int
-    ) -> tuple[frozenset[Row], frozenset[Row]] | None:
-        if not is_moved:
-            return None
+    def _move_totals(self, view: StoredView, totals: Totals, number: int) -> tuple[frozenset[Row], frozenset[Row]]:
         # The columns of the view that show the group.
         places = {i: place for i, (function, place) in enumerate(totals.folded) if function == "group" and place is not None}
 

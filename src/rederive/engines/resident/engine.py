@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -90,7 +91,7 @@ class ResidentEngine:
         # Rows of a relation that was there change what its readers hold: everything that they are is built from scratch.
         if extension is not None and extends and set(extension.relations).issuperset(initial or ()):
             new = Installed(maintenance, monitored, bound, self.around, old)
-            affected = set(extension.relations)
+            affected = {*extension.gone, *extension.relations}
         else:
             new = Installed(maintenance, monitored, bound, self.around)
             affected = affected_relations(old.program, new.program, initial or ())
@@ -105,6 +106,7 @@ class ResidentEngine:
             new.build(old, affected, initial or {})
             entered = new.entered()
             for view, rows in zip(parts, parts_before, strict=True):
+                view.forget()
                 bound_changes[view.query] = view.difference(rows, view.rows(new), new.program, self.codes)
             for name in reported if announce else ():
                 if name not in before and (columns := new.columns(name)) is not None:
@@ -156,6 +158,9 @@ class ResidentEngine:
         """Return the deltas of base relations, checked for duplicate keys; the tables stay as they are."""
         present = self.installed
         return net_effect(operations, present.program.relations, present.versions, present.encoders, self.codes)
+
+    def net_effect_of_bag(self, base: str, operations: Sequence[Operation]) -> None:
+        """Return nothing: the caller numbers the copies, whose rows come to this process anyway."""
 
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Run the affected sections from the bottom up, and return the exact deltas of the monitored views."""
@@ -345,6 +350,10 @@ class ResidentEngine:
     def rows_with_prefix(self, relation: str, prefixes: Collection[Row]) -> list[Row]:
         """Return the rows whose first columns are one of the prefixes, by one lookup for each prefix."""
         return [row for prefix in prefixes for row in self.rows(relation, dict(enumerate(prefix)))]
+
+    def copies(self, base: str, rows: Collection[Row]) -> Mapping[Row, int]:
+        """Return how many numbered copies each of these rows has."""
+        return Counter(row[:-1] for row in self.rows_with_prefix(base, rows))
 
     def extent(self, relation: str) -> list[Row]:
         """Return all rows of a relation, decoded."""

@@ -15,7 +15,8 @@ from rederive.analysis.relevance import Patterns
 from rederive.delta import Delta, LazyRows, Rows, nonempty
 from rederive.engines.protocol import Bulk, CodedExtent, Operation, Propagation, Query, Trace, Unrestorable
 from rederive.engines.spark.net.net_effect import net_effect, rows_with_prefix
-from rederive.engines.spark.plan.sources import Frame, Source
+from rederive.engines.spark.net.of_bag import add_counts, copies, net_effect_of_bag
+from rederive.engines.spark.plan.sources import Frame, Local, Source
 from rederive.engines.spark.run.data_frames import DataFrameRows, as_rows, frame_in_place, take_rows
 from rederive.engines.spark.run.installed import Installed
 from rederive.engines.spark.run.jobs import Jobs
@@ -45,6 +46,22 @@ class FrameRows(LazyRows):
     def parts(self) -> list[Rows]:
         """The rows where they are: in the driver, or in Spark."""
         return [as_rows(frame, self.jobs) for frame in self.frames]
+
+    def first(self, number: int) -> list[Row]:
+        """Some of the rows, in no order; not more than so many are fetched."""
+        found: list[Row] = []
+        for frame in self.frames:
+            found += self.jobs.queries.first_rows(frame, number - len(found)) if len(found) < number else []
+        return found
+
+    def net_counts(self, leaving: Rows) -> tuple[Rows, Rows] | None:
+        """The net delta of a bag as counted rows, added up in Spark; None where this process has all of them."""
+        if not isinstance(leaving, FrameRows) or all(isinstance(one, Local) for one in (*self.frames, *leaving.frames)):
+            return None
+        signed = [(one, 1) for one in self.frames] + [(one, -1) for one in leaving.frames]
+        with self.jobs.queries.describe("copies that enter and leave a bag"):
+            minus, plus = add_counts([(one, sign) for one, sign in signed if not one.empty], self.jobs)
+        return FrameRows((plus,), self.jobs), FrameRows((minus,), self.jobs)
 
 
 _OWN = b"spark\n"  # what this engine dumps begins with it
@@ -194,6 +211,13 @@ class SparkEngine:
         with self.jobs.queries.describe(f"{names}: net effect"):
             return {name: Delta(plus, minus) for name, (minus, plus) in net_effect(operations, *context).items()}
 
+    def net_effect_of_bag(self, base: str, operations: Sequence[Operation]) -> Delta | None:
+        """The net effect of operations on a bag, as the delta of its numbered copies; None where all requests are few rows."""
+        with self.jobs.queries.describe(f"{base}: net effect"):
+            relation, stored = self.program.relations[base], self.installed.storage.relations[base]
+            found = net_effect_of_bag(operations, relation, stored, self.jobs)
+        return Delta(as_rows(found[1], self.jobs), as_rows(found[0], self.jobs)) if found is not None else None
+
     def propagate(self, net: Mapping[str, Delta]) -> Propagation:
         """Compute the deltas of the monitored views from a net effect. Nothing that a reader sees changes before `commit`."""
         self.jobs.queries.touched = 0
@@ -284,6 +308,11 @@ class SparkEngine:
         types, width = self.program.relations[relation].types, len(next(iter(rows), ()))
         prefix_rows = self.jobs.frames.of_rows(rows, types[:width])
         return rows_with_prefix(self.installed.storage.source(relation), prefix_rows, self.jobs)
+
+    def copies(self, base: str, rows: Collection[Row]) -> Mapping[Row, int]:
+        """How many numbered copies each of these rows has: counted where they are."""
+        given = self.jobs.frames.of_rows(rows, self.program.relations[base].types[:-1])
+        return copies(self.installed.storage.source(base), given, self.jobs)
 
     def extent(self, relation: str) -> Collection[Row]:
         """All rows of a base relation or view, which may stay in Spark."""

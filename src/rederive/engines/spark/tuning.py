@@ -33,6 +33,8 @@ class Tuning:
     first_rows_margin: int = 32
     # times `arrow_rows`: a join that finds more is left to Spark (decision 44)
     arrow_join_factor: int = 4
+    # rows that one job sends at most, of all partitions together, on the chance that they are all (decision 229)
+    sent_rows: int = 800_000
     # partitions of a user's data frame: more are not collected on the chance that they hold few rows (decision 44)
     collected_partitions: int = 16
 

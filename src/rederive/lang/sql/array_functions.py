@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from rederive.errors import TypeClash
-from rederive.ir.terms import Constant
+from rederive.ir.terms import Constant, Kind
 from rederive.lang.sql.intervals import interval_parts, is_interval
 from rederive.lang.sql.invocation import Handler, Invocation, SqlFunction
 from rederive.lang.sql.lowered_relation import TypedTerm
@@ -53,8 +53,10 @@ def _of_array(found: BuiltIn) -> Handler:
         element = _common(lower, elements, call.node)
         if found.name in _COMPARING:
             lower.check_comparable(element, call.node)
-        if found.name == "array_join" and element not in (STRING, VOID):
-            raise TypeClash(f"array_join takes ARRAY<STRING>, not ARRAY<{element}>", lower.context.span(call.node))
+        if found.name == "array_join":
+            if element.type.kind in (Kind.ARRAY, Kind.STRUCT, Kind.MAP, Kind.BINARY):
+                raise TypeClash(f"array_join takes ARRAY<STRING>, not ARRAY<{element}>", lower.context.span(call.node))
+            element = STRING  # Spark casts the elements
         known = {"array": array_of(element), "element": element, **_FIXED}
         arguments = [lower.cast(one, known[word], call.node) for one, word in zip(typed, words, strict=True)]
         nullable = True if found.maybe_null else None if found.strict else arguments[0].nullable

@@ -47,9 +47,9 @@ def definition_of(parsed: ParsedStatement) -> SqlDefinition:
         raise parsed.unsupported(f"CREATE {kind}")
     name = _name(tree, parsed)
     replaces, if_not_exists = bool(tree.args.get("replace")), bool(tree.args.get("exists"))
-    return SqlDefinition(
-        parsed, name, kind == "VIEW", replaces, if_not_exists, f"{parsed.constraint or ''} {_form(tree)}".lstrip()
-    )
+    form = f"{parsed.constraint or ''} {_form(tree)}".lstrip()
+    reads = frozenset(table.name.lower() for table in tree.find_all(exp.Table)) - {name.lower()}
+    return SqlDefinition(parsed, name, kind == "VIEW", replaces, if_not_exists, form, reads)
 
 
 def parse_definition_at(text: str, name: str, line: int, column: int) -> SqlDefinition:

@@ -24,6 +24,8 @@ class SqlDefinition:
     replaces: bool = field(default=False, repr=False)
     if_not_exists: bool = field(default=False, repr=False)
     form: str = ""
+    # The names in its text that may be relations, in lower case; those of WITH are among them.
+    reads: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def span(self) -> Span:

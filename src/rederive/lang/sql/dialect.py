@@ -17,6 +17,8 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from rederive.lang.sql.pipes import PipeParser
+
 _Build = Callable[[exp.Expr | None, exp.Expr | None], exp.Expr]
 
 
@@ -87,7 +89,7 @@ def _argument(parser: SparkParser) -> exp.Expr:
     return found
 
 
-class AnsiParser(SparkParser):
+class AnsiParser(PipeParser):
     """Reads a call as a name and its arguments, except for the calls with a syntax of their own, such as CAST.
 
     sqlglot's own table of functions has the names of other databases, too, and it rewrites and drops arguments: it would
@@ -136,6 +138,15 @@ class AnsiParser(SparkParser):
             return value
         predicate = self.RANGE_PARSERS[self._prev.token_type](self, value)
         return self._negate_range(predicate) if negate else predicate or value
+
+    def _parse_update_assignment(self) -> exp.Expr | None:
+        """`column = condition`: the first `=` assigns, and a condition may follow, such as `NOT a` or `a = b`."""
+        if self._match(TokenType.STAR):  # of a MERGE
+            return exp.Star()
+        column = self._parse_column()
+        if not self._match(TokenType.EQ):
+            self.raise_error("'=' is missing after the column")
+        return self.expression(exp.EQ(this=column, expression=_argument(self)))
 
     def _parse_is_rhs(self, distinct: bool = False) -> exp.Expr | None:
         return self._parse_bitwise()

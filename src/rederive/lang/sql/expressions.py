@@ -583,6 +583,8 @@ class ExpressionLowering:
         where = node.find_ancestor(exp.Where, exp.Query)
         if not isinstance(where, exp.Where) or not isinstance(where.parent, exp.Select):
             hint = "compare it with a column in WHERE: ts > now() - INTERVAL 1 HOUR; the time is that of db.advance"
+            if self.context.parsed.kind == "change":
+                hint = "write the time as a value: TIMESTAMP '2024-01-31 12:00:00', DATE '2024-01-31'"
             raise self.context.unsupported(f"{call.name} outside of the WHERE of a query", node, hint)
         if call.arguments:
             raise WrongArity(f"'{call.name}' takes 0 arguments, not {len(call.arguments)}", self.context.span(node))

@@ -201,10 +201,6 @@ def parse_tokens(tokens: list[Token], source: SourceText) -> ParsedStatement:
     """The statement that these tokens of a text form by themselves."""
     span = span_between(source, tokens[0].start, tokens[-1].end)
     _check_punctuation(tokens, source)
-    if pipe := next((token for token in tokens if token.token_type is TokenType.PIPE_GT), None):
-        # sqlglot makes one query of all steps, in which a WHERE after a LIMIT would filter before it.
-        place = span_between(source, pipe.start, pipe.end)
-        raise Unsupported("not supported: the pipe operator |>", place, hint="write a subquery in FROM for each step")
     try:
         trees = AnsiSpark().parser().parse(tokens, source.text)
     except ParseError as error:

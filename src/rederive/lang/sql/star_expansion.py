@@ -62,7 +62,13 @@ def _columns(item: exp.Expr, scope: Scope, context: StatementContext) -> list[ex
     found = scope.star(table, context.span(item))
     for left_out in star.args.get("except_") or ():
         found = _left_out(left_out, found, context)
-    return [exp.column(column.name, column.alias, quoted=True) for column in found]
+    columns: list[exp.Expr] = [exp.column(column.name, column.alias, quoted=True) for column in found]
+    if (assigned := star.args.get("assigned")) is not None:
+        # |> SET: the expression takes the place of the column.
+        others = _left_out(assigned.this, found, context)
+        place = next(i for i, column in enumerate(found) if column not in others)
+        columns[place] = exp.alias_(assigned.expression, identifier(assigned.this), quoted=True)
+    return columns
 
 
 def _fields(name: str, scope: Scope, context: StatementContext, item: exp.Expr) -> list[exp.Expr]:

@@ -92,7 +92,7 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.Limit: "expression",
     exp.Offset: "expression",
     exp.Distinct: "expressions",
-    exp.Star: "except_",
+    exp.Star: "except_ assigned",
     exp.Alias: "this alias",
     # names, literals and types
     exp.Column: "this table db catalog",
@@ -196,6 +196,7 @@ _NAMES: Final[dict[tuple[type[exp.Expr], str], tuple[str, str | None]]] = {
 _KINDS: Final[dict[type[exp.Expr], tuple[str, str | None]]] = {
     exp.Fetch: ("FETCH with PERCENT or WITH TIES", "use FETCH FIRST n ROWS ONLY or LIMIT n"),
     exp.Collate: ("COLLATE", None),
+    exp.AlterSet: ("ALTER TABLE ... SET", "omit it: properties of a table do not affect its rows"),
     exp.AlterRename: ("ALTER TABLE ... RENAME TO", "create another table, and insert the rows into it"),
     exp.JSONExtract: ("the operator ->", None),
     exp.JSONExtractScalar: ("the operator ->>", None),

@@ -68,7 +68,8 @@ def _shown(match: re.Match[str], values: tuple[Any, ...], index: int) -> str:
     value = values[index]
     if value is None:
         body, is_number = ("false" if conversion == "b" else "null"), False
-        body = body[: int(precision)] if precision is not None and conversion in "sb" else body
+        # As in Java: a precision cuts the word for a number that is NULL, too.
+        body = body[: int(precision)] if precision is not None else body
     else:
         body, is_number = _converted(value, conversion, precision, flags), conversion in "dxXofe"
     is_finite = not isinstance(value, float) or math.isfinite(value)

@@ -58,6 +58,7 @@ ENDPOINTS: Final = (
     Endpoint("POST", "/v1/transactions", transactions.commit),
     Endpoint("GET", "/v1/relations", views.relations),
     Endpoint("GET", "/v1/relations/{name}/rows", views.rows),
+    Endpoint("GET", "/v1/relations/{name}/definition", views.definition),
     Endpoint("GET", "/v1/views", views.views),
     Endpoint("POST", "/v1/views", views.define),
     Endpoint("PUT", "/v1/views/{name}", views.replace),

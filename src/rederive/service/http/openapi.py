@@ -127,6 +127,11 @@ def _firings(summary: str, name: str, parameters: list[Json], *problems: int) ->
     }
 
 
+_PREVIEW_LIMIT: Final = _query(
+    "limit", "How many rows of each sign a preview has of a view; `more` counts the others.", {"type": "integer", "minimum": 0}
+)
+
+
 PATHS: Final[Json] = {
     "/v1/transactions": {
         "post": {
@@ -137,6 +142,7 @@ PATHS: Final[Json] = {
                 _query(
                     "preview", "Answer with the changes that the transaction would make, and commit nothing.", {"enum": ["true"]}
                 ),
+                _PREVIEW_LIMIT,
             ],
             "requestBody": {
                 "required": True,
@@ -174,7 +180,8 @@ PATHS: Final[Json] = {
             "parameters": [
                 _query(
                     "preview", "Answer with the changes that the definition would make, and define nothing.", {"enum": ["true"]}
-                )
+                ),
+                _PREVIEW_LIMIT,
             ],
             "requestBody": {"required": True, **_content(ref("Definition"))},
             "responses": {
@@ -221,6 +228,14 @@ PATHS: Final[Json] = {
                 _query("since", "Also say which rows of the page entered after this version, and which left.", _NUMBER),
             ],
             "responses": _responses(_content({"type": "object"}), 400, 403, 404, 409, 410, 422),
+        },
+    },
+    "/v1/relations/{name}/definition": {
+        "get": {
+            "summary": "Read the text that defines a relation or view.",
+            "operationId": "definition",
+            "parameters": [_NAME],
+            "responses": _responses({"content": {"text/plain": {"schema": TEXT}}}, 403, 404),
         },
     },
     "/v1/relations/{name}/graph": {

@@ -14,6 +14,7 @@ from rederive.commit.pending import BatchOutcome, TransactionRequest
 from rederive.commit.pipeline import DryRun
 from rederive.commit.sql_statements import SqlRun
 from rederive.database import Database
+from rederive.delta import Delta
 from rederive.engines.protocol import Operation
 from rederive.errors import Forbidden, MalformedInput, RederiveError, Unsupported
 from rederive.ingest.change_file import ChangeLine, decode_line, parse_change_line, type_change_line
@@ -27,6 +28,7 @@ from rederive.service.access import (
     redact,
 )
 from rederive.service.events import delta_text
+from rederive.service.http.parameters import number_parameter
 from rederive.service.http.problems import problem
 from rederive.service.http.request_limits import read_body
 from rederive.service.http.service import JSON, LINES, SQL, Service
@@ -43,16 +45,16 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     key = _idempotency_key(request, token)
     # A client that disconnects while it sends the body raises ClientDisconnect here: nothing is changed.
     media, body = await read_body(request, service.project.bounds, (JSON, LINES, SQL))
-    is_preview = request.query_params.get("preview") == "true"
+    is_preview, most = request.query_params.get("preview") == "true", preview_limit(request)
     if media == SQL:
-        return await _run_sql(service, token, decode_line(body, "body", 1), is_preview)
+        return await _run_sql(service, token, decode_line(body, "body", 1), is_preview, most)
     # JSON is parsed here, in the event loop. Rows are typed by the writer, under the program that is current then.
     raw = _parse(body, media)
     # Rights before names: typing the rows first would reveal which relations exist (decision 0024).
     check_write_relations(token, (name for transaction in raw for name in transaction.relations))
     lines = media == LINES
     if is_preview:
-        return await _preview(service, token, raw)
+        return await _preview(service, token, raw, most)
     outcome = await service.writer.commit(lambda db: _writes(db, token, raw, key, lines))
     service.metrics.seconds.observe(perf_counter() - started)
     if outcome.error is not None:
@@ -64,26 +66,39 @@ async def commit(service: Service, token: Token, request: Request) -> Response:
     return Response(json.dumps({"transactions": results} if lines else results[0]), media_type=JSON, headers=headers)
 
 
-async def _preview(service: Service, token: Token, raw: Sequence[ChangeLine]) -> Response:
+async def _preview(service: Service, token: Token, raw: Sequence[ChangeLine], most: int | None) -> Response:
     """Answer with the changes of the views that the token reads, as if the transaction were committed; nothing is changed."""
     if len(raw) != 1:
         raise Unsupported("a dry run is of one transaction", hint="send one transaction as application/json")
 
     def run(db: Database) -> dict[str, Any]:
         requests = _writes(db, token, raw, None, False)
-        return preview_answer(token, db, [db.pipeline.preview(requests[0])] if requests else [])
+        return preview_answer(token, db, [db.pipeline.preview(requests[0])] if requests else [], most)
 
     return Response(json.dumps(await service.writer.run(lambda db, _: run(db))), media_type=JSON)
 
 
-def preview_answer(token: Token, db: Database, results: Sequence[Result]) -> dict[str, Any]:
-    """What versions would change, of the views that the token reads."""
+def preview_limit(request: Request) -> int | None:
+    """How many rows of each sign a preview shows of a view; None for all."""
+    return number_parameter(request.query_params, "limit", 0, 2**53) if "limit" in request.query_params else None
+
+
+def preview_answer(token: Token, db: Database, results: Sequence[Result], most: int | None) -> dict[str, Any]:
+    """What versions would change, of the views that the token reads; with `most`, the first rows and how many more."""
     changes = (change for result in results for change in result.changes.values())
     shown = [change for change in changes if can_read_all_rows(token, change.view)]
-    return {"version": db.version, "changes": [{"view": c.view, **json.loads(f"{{{delta_text(c.delta)}}}")} for c in shown]}
+    return {"version": db.version, "changes": [{"view": change.view, **_delta_answer(change.delta, most)} for change in shown]}
 
 
-async def _run_sql(service: Service, token: Token, text: str, is_preview: bool) -> Response:
+def _delta_answer(delta: Delta, most: int | None) -> dict[str, Any]:
+    part = delta if most is None else delta.first(most)
+    found: dict[str, Any] = json.loads(f"{{{delta_text(part)}}}")
+    if most is None:
+        return found
+    return found | {"more": {"plus": len(delta.plus) - len(part.plus), "minus": len(delta.minus) - len(part.minus)}}
+
+
+async def _run_sql(service: Service, token: Token, text: str, is_preview: bool, most: int | None) -> Response:
     """Commit statements that change data as one transaction. They may read every relation, so the token must, too."""
     if not can_read_everything(token):
         raise Forbidden(f"the token '{token.name}' may not read everything, which statements may", hint="send rows as JSON")
@@ -99,7 +114,7 @@ async def _run_sql(service: Service, token: Token, text: str, is_preview: bool) 
         return [SqlRun(DryRun(state, db.pipeline.runtime) if is_preview else db.pipeline).run_changes(text, "body", check)]
 
     if is_preview:
-        found = await service.writer.run(lambda db, _: preview_answer(token, db, run(db)))
+        found = await service.writer.run(lambda db, _: preview_answer(token, db, run(db), most))
         return Response(json.dumps(found), media_type=JSON)
     # Alone, not in a group: what a statement reads must be committed, and not only prepared, when it is evaluated.
     (made,) = await service.writer.redefine(run)

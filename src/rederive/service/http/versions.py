@@ -65,9 +65,10 @@ async def version(service: Service, token: Token, request: Request) -> Response:
         for name in _known(state.program, token, names[0].changed if names else ()):
             relation = state.program.relations[name]
             for _, delta in recorded_deltas(state, relation, number - 1, number):
-                sides = {"plus": delta.plus, "minus": delta.minus}
-                rows = {sign: [[to_json(v) for v in row] for row in list(side)[:MOST_ROWS]] for sign, side in sides.items()}
-                more = {sign: max(len(side) - MOST_ROWS, 0) for sign, side in sides.items()}
+                part = delta.first(MOST_ROWS)
+                sides = {"plus": part.plus, "minus": part.minus}
+                rows = {sign: [[to_json(v) for v in row] for row in side] for sign, side in sides.items()}
+                more = {"plus": len(delta.plus) - len(part.plus), "minus": len(delta.minus) - len(part.minus)}
                 changes.append({"relation": name, **rows, "more": more})
         if not names:
             raise Expired(f"version {number} is no longer recorded", hint="ask about a later version")

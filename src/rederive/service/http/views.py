@@ -19,6 +19,7 @@ from rederive.database import Database
 from rederive.errors import AbsentRow, Forbidden, MalformedInput, UnknownOption, Unsupported
 from rederive.ingest.change_file import decode_line
 from rederive.ingest.strict_json import Json, parse_line
+from rederive.ir.printing import show_definition, show_relation
 from rederive.ir.rules import Program, Relation
 from rederive.ir.terms import Row
 from rederive.lang.sql.ddl import definition_of as sql_definition
@@ -31,7 +32,7 @@ from rederive.service.http.parameters import number_parameter
 from rederive.service.http.request_limits import read_body
 from rederive.service.http.row_formats import FORMATS, VersionedRows, choose_format
 from rederive.service.http.service import JSON, Service
-from rederive.service.http.transactions import POSITION, preview_answer
+from rederive.service.http.transactions import POSITION, preview_answer, preview_limit
 from rederive.service.settings import Token
 from rederive.service.subscription_request import Parameters, parse_query
 from rederive.why.explainer import MOST_DEPTH, Explainer
@@ -108,6 +109,24 @@ async def rows(service: Service, token: Token, request: Request) -> Response:
     return Response(FORMATS[media](answer), media_type=media, headers=headers)
 
 
+async def definition(service: Service, token: Token, request: Request) -> Response:
+    """Return the text that defines a relation or view, as it was written; of a base relation its declaration."""
+    name = request.path_params["name"]
+    check_read(token, name)
+
+    def read(db: Database) -> str:
+        state = db.pipeline.state
+        relation, program = state.relation(name), state.program
+        _check_sources(token, program, name)
+        query = state.catalog.queries.get(name)
+        if query is not None:
+            return query
+        rules = [one.span.whole if one.span else show_definition(one, program) for one in program.definitions_of(name)]
+        return "\n".join(dict.fromkeys([show_relation(relation), *rules]))
+
+    return PlainTextResponse(await service.writer.run(lambda db, _: read(db)))
+
+
 async def explain(service: Service, token: Token, request: Request) -> Response:
     """Explain how a view is maintained, and why."""
     view, form = request.path_params["name"], request.query_params.get("format", "text")
@@ -169,7 +188,7 @@ async def define(service: Service, token: Token, request: Request) -> Response:
     check_define(token)
     definition = await _read_definition(service, request)
     if request.query_params.get("preview") == "true":
-        return await _preview_definition(service, token, definition)
+        return await _preview_definition(service, token, definition, preview_limit(request))
 
     def run(db: Database) -> Sequence[Result]:
         if definition.language == "sql":
@@ -182,7 +201,7 @@ async def define(service: Service, token: Token, request: Request) -> Response:
     return await _redefine(service, run, 201)
 
 
-async def _preview_definition(service: Service, token: Token, definition: DefinitionBody) -> Response:
+async def _preview_definition(service: Service, token: Token, definition: DefinitionBody, most: int | None) -> Response:
     """Answer with what a definition would change; nothing is defined."""
 
     def run(db: Database) -> dict[str, Any]:
@@ -192,7 +211,7 @@ async def _preview_definition(service: Service, token: Token, definition: Defini
             made: Sequence[Result | None] = list(SqlRun(pipeline).run(definition.text, "body"))
         else:
             made = [pipeline.define(db.pipeline.state.catalog.define(definition.text, "body"))]
-        return preview_answer(token, db, [result for result in made if result is not None])
+        return preview_answer(token, db, [result for result in made if result is not None], most)
 
     return json_response(await service.writer.run(lambda db, _: run(db)))
 

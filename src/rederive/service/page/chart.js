@@ -34,8 +34,15 @@ function draw(lines, at, onChoose) {
   return svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": "values over versions", onclick: choose },
     ticks(low, high).map((value) => [svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }), svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, short(value))]),
     ticks(first, last).filter(Number.isInteger).map((version) => svg("text", { x: x(version), y: HEIGHT - 8, "text-anchor": "middle" }, count(version))),
+    svg("text", { x: WIDTH - RIGHT, y: HEIGHT - BOTTOM - 6, "text-anchor": "end" }, "version"),
     at === null ? null : svg("line", { class: "now", x1: x(at), x2: x(at), y1: TOP, y2: HEIGHT - BOTTOM }),
     lines.map((line, i) => svg("path", { class: `line c${i % 8}`, d: steps(line) }, svg("title", {}, line.label))));
+}
+
+/** The value of a line at a version; null is the last one. A value holds until the next point. */
+function valueAt({ points }, at) {
+  const value = points.filter(([version]) => at === null || version <= at).at(-1)?.[1] ?? null;
+  return value === null ? "none" : value.toLocaleString("en");
 }
 
 /** The chart of a relation: its size, or a numeric column. */
@@ -50,8 +57,10 @@ export function chartView(page, relation) {
     bar.replaceChildren(choice("what is charted", { rows: "number of rows", ...Object.fromEntries(found.columns.map((name) => [name, name])) }, kind, (key) => { kind = key; guarded(drawing, load()); }));
     const isDrawn = lines.some((line) => line.points.length > 1);
     drawing.replaceChildren(isDrawn ? draw(lines, page.at, page.travel) : empty("There is no version to chart yet.", kind === "rows" ? null : "Of a large view, only the number of rows is charted."));
-    names.replaceChildren(...(lines.length > 1 ? lines.map((line, i) => el("li", {}, el("span", { class: `swatch c${i % 8}` }), line.label)) : []));
+    // Lines may lie on one another: the legend has their values.
+    names.replaceChildren(...lines.map((line, i) => el("li", {}, el("span", { class: `swatch c${i % 8}` }), line.label, el("b", {}, valueAt(line, page.at)))));
   }
   guarded(drawing, load());
-  return { section: el("div", {}, bar, drawing, names), passed: () => guarded(drawing, load()), travel: () => guarded(drawing, load()) };
+  const again = () => guarded(drawing, load());
+  return { section: el("div", {}, bar, drawing, names), passed: again, travel: again, again };
 }

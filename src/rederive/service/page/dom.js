@@ -43,6 +43,12 @@ export function signs(plus, minus) {
     minus ? el("span", { class: "minus-ink" }, `−${count(minus)}`) : null];
 }
 
+/** A number that matters, under its title. */
+export const tile = (title, value, note) => el("div", { class: "tile" }, el("p", { class: "quiet" }, title), el("p", { class: "value" }, value), note ? el("p", { class: "quiet" }, note) : null);
+
+/** Whether the page has the width of a phone; the same width as in the style sheet. */
+export const isNarrow = window.matchMedia("(max-width: 44rem)");
+
 /** A place without content says what will be there, or what to do. */
 export const empty = (title, text) => el("div", { class: "empty" }, el("p", {}, title), text ? el("p", { class: "quiet" }, text) : null);
 

@@ -10,7 +10,7 @@ const WORDS = {
 const PARTS = /("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|--[^\n]*|\/\/[^\n]*)/g;
 
 /** The text as elements: strings and comments, and the words of the language elsewhere. */
-function coloured(text, language) {
+export function coloured(text, language) {
   return text.split(PARTS).flatMap((part, i) => {
     if (i % 2) return [el("span", { class: /^(--|\/\/)/.test(part) ? "comment" : "string" }, part)];
     return part.split(WORDS[language]).map((piece) => (piece && piece.match(WORDS[language])?.[0] === piece ? el("span", { class: "word" }, piece) : piece)).filter(Boolean);

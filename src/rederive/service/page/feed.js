@@ -3,7 +3,7 @@
 import { count, duration, el, empty, fact, guarded, signs } from "/page/dom.js";
 import { ask, path } from "/page/server.js";
 
-const KEPT = 500;
+const KEPT = 500, LATEST = 6, TIMED = 20;
 let versions = [], isComplete = false;
 
 /** Takes a version that the stream brought. Those of a feed that is not shown, or paused, are here when it is. */
@@ -29,20 +29,49 @@ function entry(page, version) {
     el("button", { class: "small", onclick: () => { location.hash = "overview"; setTimeout(() => page.travel(version.version)); } }, "look at this version")));
 }
 
+/** Reads versions before those that are known. */
+async function readEarlier() {
+  const found = await ask(path(["versions"], { before: versions.at(-1)?.version ?? null, limit: 50 })), least = versions.at(-1)?.version ?? Infinity;
+  const earlier = found.versions.filter((version) => version.version < least);  // the stream may have brought some meanwhile
+  versions = [...versions, ...earlier];
+  isComplete = !found.versions.length || found.versions.at(-1).version <= found.first + 1;
+  return earlier;
+}
+
+/** A list that shows versions as they pass, newest first, up to a number of them. */
+function listing(page, most) {
+  const list = el("ol", { class: "feed" });
+  let shownTo = 0;
+  const draw = () => {
+    const fresh = versions.filter((version) => version.version > shownTo).slice(0, most).reverse();
+    if (fresh.length) list.querySelector(".empty")?.remove();
+    for (const version of fresh) list.prepend(entry(page, version));
+    while (list.childElementCount > most) list.lastChild.remove();
+    shownTo = versions[0]?.version ?? 0;
+    if (!list.childElementCount) list.replaceChildren(empty("No version yet.", ["Commit a transaction under ", el("a", { href: "#work" }, "Work"), ", or with rederive apply."]));
+  };
+  return { list, draw, shownTo: () => shownTo };
+}
+
+/** The latest versions, for the overview. `median`: the microseconds that they took. */
+export function latestVersions(page) {
+  const { list, draw } = listing(page, LATEST);
+  const read = async () => { if (versions.length < LATEST && !isComplete) await readEarlier(); draw(); };
+  const median = () => {
+    const times = versions.slice(0, TIMED).map((version) => version.microseconds).filter((one) => one !== undefined).sort((a, b) => a - b);
+    return times.length ? times[Math.floor(times.length / 2)] : null;
+  };
+  return { list, draw, read, median };
+}
+
 /** The feed as a part of the page. */
 export function feed(page) {
-  const list = el("ol", { class: "feed" }), more = el("button", {}, "Earlier versions"), pause = el("button", { "aria-pressed": "false" }, "Pause"), note = el("span", { class: "quiet", role: "status" });
-  let isPaused = false, shownTo = 0;
+  const { list, draw: show, shownTo } = listing(page, KEPT), more = el("button", {}, "Earlier versions"), pause = el("button", { "aria-pressed": "false" }, "Pause"), note = el("span", { class: "quiet", role: "status" });
+  let isPaused = false;
   const draw = () => {
-    const top = versions[0]?.version ?? 0;
-    note.textContent = isPaused && top > shownTo ? `${count(top - shownTo, "version")} waiting` : isPaused ? "paused" : "";
-    if (isPaused) return;
-    const fresh = versions.filter((version) => version.version > shownTo).reverse();
-    if (fresh.length && list.querySelector(".empty")) list.replaceChildren();
-    for (const version of fresh) list.prepend(entry(page, version));
-    while (list.childElementCount > KEPT) list.lastChild.remove();
-    shownTo = top;
-    if (!list.childElementCount) list.replaceChildren(empty("No version yet.", "Commit a transaction under Work, or with rederive apply."));
+    const waiting = (versions[0]?.version ?? 0) - shownTo();
+    note.textContent = isPaused && waiting > 0 ? `${count(waiting, "version")} waiting` : isPaused ? "paused" : "";
+    if (!isPaused) show();
   };
   pause.addEventListener("click", () => {
     isPaused = !isPaused;
@@ -51,11 +80,9 @@ export function feed(page) {
     draw();
   });
   const earlier = async () => {
-    const before = versions.length ? versions[versions.length - 1].version : null, found = await ask(path(["versions"], { before, limit: 50 }));
-    versions = [...versions, ...found.versions];
-    isComplete = !found.versions.length || found.versions[found.versions.length - 1].version <= found.first + 1;
+    const isFirst = !shownTo(), found = await readEarlier();
     more.hidden = isComplete;
-    if (shownTo) list.append(...found.versions.map((version) => entry(page, version)));
+    if (!isFirst) list.append(...found.map((version) => entry(page, version)));
     draw();
   };
   more.addEventListener("click", () => guarded(note, earlier()));

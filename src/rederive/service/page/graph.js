@@ -53,5 +53,5 @@ export function graphView(page, relation) {
   const section = el("div", {}, el("form", { class: "row", onsubmit: (event) => { event.preventDefault(); if (box.value) add(parse(box.value)); box.value = ""; } },
     box, el("button", {}, "Add"), el("button", { type: "button", onclick: () => choose(chosen.slice(-1)) }, "Only the last"), note), drawing);
   guarded(drawing, load());
-  return { section, passed: () => guarded(drawing, load()), travel: () => { before = null; guarded(drawing, load()); } };
+  return { section, passed: () => guarded(drawing, load()), again: () => guarded(drawing, load()), travel: () => { before = null; guarded(drawing, load()); } };
 }

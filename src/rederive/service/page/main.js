@@ -97,7 +97,12 @@ async function restart() {
   drawTime();
   route();
   drawStatus();
-  follow(found.position, onEvent, (now) => { state = now; drawStatus(); current.connected?.(now); }, stream.signal);
+  follow(found.position, onEvent, (now) => {
+    const isBack = now === "live" && state === "reconnecting";
+    state = now;
+    drawStatus();
+    if (isBack) current.again?.();  // what failed meanwhile is asked for again
+  }, stream.signal);
 }
 
 const KEYS = {
@@ -120,5 +125,7 @@ document.addEventListener("keydown", (event) => {
   else if (!current.key?.(event.key)) return;
   event.preventDefault();
 });
+// Without a token there is nothing to go back to: Escape does not close the dialog.
+document.getElementById("token").addEventListener("keydown", (event) => { if (event.key === "Escape") event.preventDefault(); });
 window.addEventListener("hashchange", route);
 guarded(main, restart());

@@ -1,6 +1,6 @@
 // Operations: rules and their firings, constraints, webhooks, the lake, tables in place, and subscribers: who is behind.
 
-import { count, el, empty, fact, guarded } from "/page/dom.js";
+import { count, el, empty, fact, guarded, tile } from "/page/dom.js";
 import { ask } from "/page/server.js";
 
 const REFRESH_MS = 3000;
@@ -24,7 +24,6 @@ function stream(one) {
 }
 
 function cards(status, rules, firings, subscriptions, health) {
-  const tile = (title, value, note) => el("div", { class: "tile" }, el("p", { class: "quiet" }, title), el("p", { class: "value" }, value), note ? el("p", { class: "quiet" }, note) : null);
   const hooks = status.webhooks;
   const tiles = [tile("Service", mark(health.status === "ok", "ok", "look here"), health.status === "ok" ? null : health.status), tile("Version", count(status.version), status.store ? `recorded from ${count(status.store.first)}` : null),
     tile("Engine", status.engine, status.memory || status.reason), tile("Writer", status.writer.busy >= 1 ? `busy for ${Math.round(status.writer.busy)} s` : "idle", `${count(status.writer.waiting, "request")} waiting`),

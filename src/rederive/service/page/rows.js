@@ -2,6 +2,7 @@
 
 import { chartView } from "/page/chart.js";
 import { choice, count, el, empty, fact, guarded, show } from "/page/dom.js";
+import { coloured } from "/page/editor.js";
 import { graphView } from "/page/graph.js";
 import { ask, path } from "/page/server.js";
 import { explain } from "/page/why.js";
@@ -130,27 +131,30 @@ function tableView(page, relation) {
     return true;
   };
   const keys = { j: () => go(1), k: () => go(-1), "/": () => { head.querySelector("input")?.focus(); return true; }, Escape: () => { close(); return true; } };
-  return { section, passed: reload, travel: () => { close(); state.shown = []; state.since = page.version; reload(); }, key: (name) => keys[name]?.() };
+  return { section, passed: reload, again: reload, travel: () => { close(); state.shown = []; state.since = page.version; reload(); }, key: (name) => keys[name]?.() };
 }
 
 function definitionView(page, relation) {
-  const text = el("pre", { class: "definition" }, "Reading…");
+  const written = el("pre", { class: "definition" }, "Reading…"), text = el("pre", { class: "definition" }, "Reading…");
   // The text has a part for each relation that the view is computed from; its own is the last.
   const read = async () => (await ask(path(["views", relation.name, "explain"]))).trim().split(/\n\n(?=\.decl)/).reverse().join("\n\n");
-  if (relation.kind === "base") text.textContent = `${relation.name}(${relation.columns.map((column) => `${column.name}: ${column.type}`).join(", ")})${relation.key.length ? `  key ${relation.key.join(", ")}` : ""}`;
-  else guarded(text, read().then((found) => { text.textContent = found; }));
-  return { section: text };
+  const again = () => {
+    guarded(written, ask(path(["relations", relation.name, "definition"])).then((found) => { written.replaceChildren(...coloured(found, /^\s*create\b/i.test(found) ? "sql" : "datalog")); }));
+    if (relation.kind === "view") guarded(text, read().then((found) => { text.textContent = found; }));
+  };
+  again();
+  return { section: el("div", {}, written, relation.kind === "view" ? [el("h2", {}, "Maintenance program"), text] : null), again };
 }
 
 /** The part of the page about one relation. */
 export function relationPart(page, name) {
   const chosen = page.relations.find((one) => one.name === name) || page.relations.find((one) => one.kind === "view") || page.relations[0];
-  if (!chosen) return { section: el("section", { class: "card" }, empty("Nothing is defined yet.", "Create tables and views under Work.")) };
+  if (!chosen) return { section: el("section", { class: "card" }, empty("Nothing is defined yet.", ["Create tables and views under ", el("a", { href: "#work" }, "Work"), "."])) };
   const select = el("select", { "aria-label": "relation", onchange: (event) => page.open(event.target.value) },
     ["view", "base"].map((kind) => el("optgroup", { label: kind === "view" ? "Views" : "Base relations" },
       page.relations.filter((one) => one.kind === kind).map((one) => el("option", { value: one.name, selected: one === chosen }, one.name)))));
   const isGraph = chosen.columns.length === 2 && chosen.columns[0].type === chosen.columns[1].type;
-  const forms = { table: "Table", ...(isGraph ? { graph: "Graph" } : {}), chart: "Chart", definition: "Maintenance" };
+  const forms = { table: "Table", ...(isGraph ? { graph: "Graph" } : {}), chart: "Chart", definition: "Definition" };
   const makers = { table: tableView, graph: graphView, chart: chartView, definition: definitionView };
   const place = el("div"), bar = el("div", { class: "row heading" });
   let form = "table", shown = null;
@@ -164,6 +168,6 @@ export function relationPart(page, name) {
   return {
     section: el("section", { class: "card" }, bar, place),
     passed: (version) => { if (page.at === null && version.changes.some((change) => change.relation === chosen.name)) shown.passed?.(version); },
-    travel: () => shown.travel?.(), key: (name) => shown.key?.(name),
+    travel: () => shown.travel?.(), again: () => shown.again?.(), key: (name) => shown.key?.(name),
   };
 }

@@ -6,10 +6,12 @@ let asking = null;
 /** Asks for a token, once for all requests that need one, and resolves when it is given. */
 function askToken() {
   asking ||= new Promise((resolve) => {
-    const dialog = document.getElementById("token");
+    const dialog = document.getElementById("token"), box = document.getElementById("secret");
+    document.getElementById("refused").hidden = secret === null;
     dialog.showModal();
+    box.select();
     dialog.addEventListener("close", () => {
-      secret = document.getElementById("secret").value;
+      secret = box.value;
       sessionStorage.setItem("token", secret);
       asking = null;
       resolve();
@@ -20,7 +22,9 @@ function askToken() {
 
 async function send(path, options = {}) {
   const headers = { ...(options.headers || {}), ...(secret ? { Authorization: `Bearer ${secret}` } : {}) };
-  const response = await fetch(path, { ...options, headers });
+  const response = await fetch(path, { ...options, headers }).catch((error) => {
+    throw error.name === "AbortError" ? error : new Error("The service does not answer. The page goes on when it does.");
+  });
   if (response.status !== 401) return response;
   await askToken();
   return send(path, options);
@@ -81,7 +85,7 @@ export async function follow(position, onEvent, onState, signal) {
         rest = blocks.pop();
         for (const event of parseEvents(blocks)) {
           if (event.id) since = event.id;
-          onEvent(event);
+          try { onEvent(event); } catch (error) { reportError(error); }  // a mistake of ours is not a lost connection
         }
       }
     } catch (error) {

@@ -10,7 +10,7 @@ const SHOWN = 50;
 const KINDS = {
   sql_changes: { title: "Change data, SQL", language: "sql", example: (page) => `INSERT INTO ${table(page)} VALUES (${values(page)});` },
   changes: { title: "Change data, Datalog", language: "changes", example: (page) => `+${table(page)}(${values(page, '"')}).\n` },
-  sql: { title: "Define, SQL", language: "sql", example: (page) => `CREATE VIEW latest AS\nSELECT *\nFROM ${table(page)};` },
+  sql: { title: "Define, SQL", language: "sql", example: (page) => (base(page) ? `CREATE VIEW latest AS\nSELECT *\nFROM ${table(page)};` : "CREATE TABLE stock (item STRING PRIMARY KEY, n INT);") },
   datalog: { title: "Define, Datalog", language: "datalog", example: () => ".decl reached(x: symbol)\nreached(y) :- edge(_, y).\n.output reached\n" },
 };
 const base = (page) => page.relations.find((one) => one.kind === "base");
@@ -33,16 +33,21 @@ export function parseChanges(text) {
 }
 
 function changeCard(change) {
-  const lines = (rows, sign) => rows.slice(0, SHOWN).map((row) => el("li", { class: `${sign}-ink` }, sign === "plus" ? "+ " : "− ", el("code", {}, fact(change.view, row))));
-  const more = change.plus.length + change.minus.length - Math.min(change.plus.length, SHOWN) - Math.min(change.minus.length, SHOWN);
-  return el("article", { class: "change" }, el("h3", {}, change.view, " ", signs(change.plus.length, change.minus.length)),
+  const lines = (rows, sign) => rows.map((row) => el("li", { class: `${sign}-ink` }, sign === "plus" ? "+ " : "− ", el("code", {}, fact(change.view, row))));
+  const more = change.more.plus + change.more.minus;
+  return el("article", { class: "change" }, el("h3", {}, change.view, " ", signs(change.plus.length + change.more.plus, change.minus.length + change.more.minus)),
     el("ul", { class: "rows" }, lines(change.minus, "minus"), lines(change.plus, "plus"), more > 0 ? el("li", { class: "quiet" }, `and ${count(more, "more row")}`) : null));
 }
+
+/** What there is to read and change: every relation with its columns. */
+const schema = (page) => el("section", { class: "card" }, el("h2", {}, "Relations"), page.relations.length ? el("ul", { class: "rows schema" }, page.relations.map((relation) => el("li", {},
+  el("a", { href: `#view=${encodeURIComponent(relation.name)}` }, relation.name), el("code", {}, `(${relation.columns.map((column) => `${column.name} ${column.type}`).join(", ")})`),
+  el("span", { class: "quiet" }, relation.kind === "base" ? (relation.key.length ? ` key ${relation.key.join(", ")}` : " base") : " view")))) : empty("Nothing is defined yet.", "Write a CREATE TABLE, and apply it."));
 
 /** The part of the page where one works. */
 export function work(page) {
   const answer = el("div", { class: "answer", role: "status" }), bar = el("div", { class: "row heading" });
-  let kind = sessionStorage.getItem("kind") || "sql_changes";
+  let kind = sessionStorage.getItem("kind") || (base(page) ? "sql_changes" : "sql");
   const texts = JSON.parse(sessionStorage.getItem("texts") || "{}");
   const box = editor("text", { language: KINDS[kind].language, onRun: () => run(true), onInput: () => { texts[kind] = box.text; sessionStorage.setItem("texts", JSON.stringify(texts)); } });
   const choose = (key) => {
@@ -54,7 +59,7 @@ export function work(page) {
     answer.replaceChildren(empty("A dry run shows the exact change of every monitored view.", "Nothing is changed before you apply it."));
   };
   const send = (isPreview) => {
-    const suffix = isPreview ? "?preview=true" : "";
+    const suffix = isPreview ? `?preview=true&limit=${SHOWN}` : "";
     if (kind === "sql_changes") return ask(`/v1/transactions${suffix}`, { body: box.text, type: "application/sql" });
     if (kind === "changes") return ask(`/v1/transactions${suffix}`, { body: parseChanges(box.text) });
     return ask(`/v1/views${suffix}`, { body: { language: kind, text: box.text } });
@@ -83,6 +88,6 @@ export function work(page) {
   choose(kind);
   const section = el("div", { class: "columns" },
     el("section", { class: "card" }, bar, box.element, el("div", { class: "row" }, el("button", { class: "primary", onclick: () => run(true) }, "Dry run"), el("button", { onclick: () => run(false) }, "Apply at once"), el("span", { class: "quiet" }, "Ctrl+Enter: dry run"))),
-    el("section", { class: "card" }, el("h2", {}, "What it does"), answer));
+    el("section", { class: "card" }, el("h2", {}, "What it does"), answer), schema(page));
   return { section };
 }

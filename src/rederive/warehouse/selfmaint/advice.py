@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import combinations
 from textwrap import indent, wrap
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from rederive.ir.rules import Program
 from rederive.ir.to_sql import SPARK, sql_text
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import known_completely
-from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance
+from rederive.warehouse.selfmaint.compiled_maintenance import CompiledMaintenance, compile_maintenance, is_always
 from rederive.warehouse.selfmaint.conjunctive import StoredView, stored_views
 from rederive.warehouse.selfmaint.search_conditions import is_searched
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
@@ -106,12 +105,12 @@ def _advice(view: StoredView, views: Sequence[StoredView], program: Program, upd
     rules = compile_maintenance(view, views, program.relations, kind, given)
     if not missing or (rules is not None and rules.always):
         return Advice(view, update, AdviceVerdict.ALWAYS, rules=rules)
-    if rules is None:
-        # Without a compiled test, a search decides when the data is there; for other classes nothing can.
-        searched = is_searched(view, program.relations, given.local)
-        return Advice(view, update, AdviceVerdict.DEPENDS if searched else AdviceVerdict.NEEDS, tuple(missing))
-    verdict = AdviceVerdict.NEEDS if rules.hopeless else AdviceVerdict.DEPENDS
-    return Advice(view, update, verdict, _fewest(view, views, program, kind, given, missing), rules)
+    reads = _fewest(view, views, program, kind, given, missing)
+    if rules is not None and rules.has_test:
+        return Advice(view, update, AdviceVerdict.NEEDS if rules.hopeless else AdviceVerdict.DEPENDS, reads, rules)
+    # Without a compiled test, a search decides when the data is there; for other classes nothing can.
+    searched = is_searched(view, program.relations, given.local)
+    return Advice(view, update, AdviceVerdict.DEPENDS if searched else AdviceVerdict.NEEDS, reads)
 
 
 def _fewest(
@@ -122,16 +121,26 @@ def _fewest(
     given: KnownRelations,
     missing: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return the fewest relations that make the view always self-maintainable. All missing ones do."""
-    # By size, so that the first subset found is a smallest one. A view has few relations, so all subsets are few.
-    for size in range(1, len(missing)):
-        for read in combinations(missing, size):
-            rules = compile_maintenance(
-                view, views, program.relations, kind, KnownRelations(given.local, frozenset(read), net=given.net)
-            )
-            if rules is not None and rules.always:
-                return read
-    return tuple(missing)
+    """Return the fewest relations that make the view always self-maintainable. All missing ones do.
+
+    Law: at most two sets suffice without a superfluous relation, one that determines the change, and one that leaves no row open.
+    """
+
+    def suffices(read: Sequence[str]) -> bool:
+        return is_always(view, views, program.relations, kind, replace(given, read=frozenset(read)))
+
+    def without_superfluous(read: Sequence[str]) -> tuple[str, ...]:
+        for name in missing:
+            rest = tuple(other for other in read if other != name)
+            read = rest if suffices(rest) else read
+        return tuple(read)
+
+    first = without_superfluous(missing)
+    if not suffices(first):
+        return tuple(missing)  # evaluated when all are known
+    # A second set lacks a relation of the first one.
+    rests = (tuple(other for other in missing if other != name) for name in first)
+    return min((first, *(without_superfluous(rest) for rest in rests if suffices(rest))), key=len)
 
 
 def show(advice: Sequence[Advice], form: str = "text", *, sql: bool = False) -> str:

@@ -13,29 +13,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
-from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Program, Relation, Rule
+from rederive.ir.rules import Atom, Comparison, Literal, Negation, Program, Relation, Rule
 from rederive.ir.terms import Type, Variable
 from rederive.warehouse.selfmaint import relation_names as names
 from rederive.warehouse.selfmaint.canonical import after_update, canonical_rules, maintenance_rules
-from rederive.warehouse.selfmaint.conjunctive import ConjunctiveQuery, StoredView, Totals, ViewClass
+from rederive.warehouse.selfmaint.conjunctive import StoredView, ViewClass
 from rederive.warehouse.selfmaint.determined import is_determined
-from rederive.warehouse.selfmaint.open_rows import change_rules, exceeds_budget, is_hopeless, open_row_test
+from rederive.warehouse.selfmaint.open_rows import (
+    absences,
+    change_rules,
+    declare_cases,
+    is_hopeless,
+    leaves_rows_open,
+    open_row_test,
+    query_cases,
+    variable_types,
+)
 from rederive.warehouse.selfmaint.reduction import DiffCase, Refutation, cases, refutations
 from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKind
 from rederive.warehouse.selfmaint.totals import are_moved, totals_rules
 
-MAX_RULES: Final = 20_000  # of one test; a view with a larger test counts as not self-maintainable
+# Of the queries of views to the unknown facts of all cases of a test: about half a second. A larger test is not made.
+MAX_MAPPINGS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledMaintenance:
     """The rules for one view and one kind of update.
 
-    `program` defines `v.plus`, `v.minus`, for plain views `v.next` and, unless the view is `always` self-maintainable,
-    `v.depends` and `v.maintainable`. Its base relations are the stored views and those of `relation_names`. `hopeless`: the view
-    is not self-maintainable under any insertion of a new row, whatever the views hold; or it has no test, as totals have none.
+    `program` defines `v.plus`, `v.minus`, for plain views `v.next` and, if there is a test, `v.depends` and `v.maintainable`; for
+    totals `v.gained` and `v.lost`. Its base relations are the stored views and those of `relation_names`. `always`: the view is
+    self-maintainable under every update of this kind, so it needs no test. `has_test`: it needs one, and the test is not too
+    large. `hopeless`: the test never holds for an insertion of a new row, whatever the views hold.
     """
 
     view: str
@@ -43,13 +55,14 @@ class CompiledMaintenance:
     given: KnownRelations
     program: Program
     always: bool
-    hopeless: bool
+    has_test: bool = False
+    hopeless: bool = False
 
 
 def compile_maintenance(
     view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
 ) -> CompiledMaintenance | None:
-    """Return the maintenance rules and the test of a view; None if it has no compiled test, or too large a one.
+    """Return the maintenance rules and the test of a view; None for the classes of views that no rules maintain.
 
     >>> from rederive.ir.printing import show_rule
     >>> from rederive.lang import compile_program
@@ -70,94 +83,127 @@ def compile_maintenance(
     v1.depends() :- v1.candidate1(z), !v1.refuted1(z).
     v1.maintainable() :- !v1.depends().
     """
-    if view.kind is ViewClass.OTHER or not _negates_local(view, given):
+    if not _has_rules(view, given):
         return None
+    always = is_always(view, views, relations, kind, given)
+    canonical = tuple(canonical_rules(views, relations, kind, given))
     if view.totals is not None:
-        return _compile_totals(view, view.totals, views, relations, kind, given)
-    if view.kind is not ViewClass.PLAIN or any(other.kind not in (ViewClass.PLAIN, ViewClass.OTHER) for other in views):
-        return _compile_open_rows(view, views, relations, kind, given)
-    if exceeds_budget((case.unknown for case in cases(view, views, kind, given)), views):
+        outputs = [names.of(view.name, part) for part in (names.GAINED, names.LOST)]
+        columns = relations[view.totals.query.head.relation].columns
+        declared = {**relations, **{name: Relation(name, columns) for name in outputs}}
+        program = _assemble([*canonical, *totals_rules(view, relations, kind)], outputs, declared)
+        return CompiledMaintenance(view.name, kind, given, program, always)
+    if _is_exact(view, views):
+        rules = [*canonical, *maintenance_rules(view, relations, kind)]
+        outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, names.NEXT)]
+    else:
+        rules = [*canonical, *change_rules(view, relations, kind, canonical)]
+        outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS)]
+    test = None if always else _test(view, views, relations, kind, given)
+    if test is None:
+        return CompiledMaintenance(view.name, kind, given, _assemble(rules, outputs, relations), always)
+    # v.maintainable() :- !v.depends().
+    depends, answer = (Atom(names.of(view.name, part), ()) for part in (names.DEPENDS, names.MAINTAINABLE))
+    rules += [*test.rules, Rule(answer, (Negation(depends),))]
+    declared = {**relations, **test.declared, **{atom.relation: Relation(atom.relation, ()) for atom in (depends, answer)}}
+    program = _assemble(rules, [*outputs, answer.relation], declared)
+    return CompiledMaintenance(view.name, kind, given, program, always=False, has_test=True, hopeless=test.hopeless)
+
+
+def is_always(
+    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
+) -> bool:
+    """Tell whether a view is self-maintainable under every update of this kind: this is known when it is defined."""
+    if view.totals is not None:
+        return are_moved(view, views, kind, given)
+    is_certain = is_determined(view, views, relations, kind, given) or not leaves_rows_open(view, views, kind, given)
+    return _has_rules(view, given) and is_certain
+
+
+def _has_rules(view: StoredView, given: KnownRelations) -> bool:
+    """Tell whether rules maintain the view. The relations that it negates must be known before and after the update."""
+    queries = (*view.queries, *((view.totals.query,) if view.totals is not None else ()))
+    negated = (c.atom.relation for query in queries for c in query.conditions if isinstance(c, Negation))
+    return view.kind is not ViewClass.OTHER and given.local.issuperset(negated)
+
+
+def _is_exact(view: StoredView, views: Sequence[StoredView]) -> bool:
+    """Tell whether HU97's own test decides about the view; for others there is the test of open rows."""
+    return view.kind is ViewClass.PLAIN and all(other.kind in (ViewClass.PLAIN, ViewClass.OTHER) for other in views)
+
+
+def _is_too_large(view: StoredView, views: Sequence[StoredView], kind: UpdateKind, given: KnownRelations) -> bool:
+    """Tell whether a test has too many mappings of the queries of views to the unknown facts of its cases.
+
+    Their number is exponential in the bodies of queries, so it is estimated before any of them is made.
+    """
+    unknown = (
+        (case.unknown for case in cases(view, views, kind, given))
+        if _is_exact(view, views)
+        else (case.unknown for query in view.queries for case in query_cases(view, query, views, kind, given))
+    )
+    bodies = [query.body for other in views for query in other.queries]
+    found = 0
+    for atoms in unknown:
+        relations = [atom.relation for atom in atoms]
+        found += 1 + sum(prod(1 + relations.count(atom.relation) for atom in body) for body in bodies)
+        if found > MAX_MAPPINGS:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """The rules of `v.depends`, and the relations that they add."""
+
+    rules: Sequence[Rule]
+    declared: Mapping[str, Relation]
+    hopeless: bool
+
+
+def _test(
+    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
+) -> _Test | None:
+    """Return the test of a view; None if it is too large."""
+    if _is_too_large(view, views, kind, given):
         return None
-    rules = [*canonical_rules(views, relations, kind, given), *maintenance_rules(view, relations, kind)]
-    test: list[Rule] = []
-    hopeless = False
+    if not _is_exact(view, views):
+        # A "yes" is right, a "no" may be too careful.
+        rules, declared = open_row_test(view, views, relations, kind, given)
+        return _Test(rules, declared, not given.read and is_hopeless(view, views, relations, kind))
+    types = variable_types(view.query, relations)
+    rules, declared, hopeless = [], {}, False
     for number, case in enumerate(cases(view, views, kind, given), 1):
         found = refutations(case, views)
-        test += _case_rules(view.name, case, found, kind, given, number)
+        made, added = _case_rules(view.name, case, found, kind, given, number, types)
+        rules += made
+        declared |= added
         hopeless |= _is_hopeless(case, found)
-        if len(test) > MAX_RULES:
-            return None
-    depends = [rule for rule in test if rule.head.relation == names.of(view.name, names.DEPENDS)]
-    if depends:
-        # v.maintainable() :- !v.depends().
-        answer = Atom(names.of(view.name, names.MAINTAINABLE), ())
-        test.append(Rule(answer, (Negation(Atom(names.of(view.name, names.DEPENDS), ())),)))
-    outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, names.NEXT, names.MAINTAINABLE)]
-    types = _variable_types(view.query, relations)
-    program = _assemble([*rules, *test], outputs, relations, view, types)
-    return CompiledMaintenance(view.name, kind, given, program, not depends, hopeless)
-
-
-def _negates_local(view: StoredView, given: KnownRelations) -> bool:
-    """Tell whether the relations that the view negates are known before and after the update."""
-    queries = (*view.queries, *((view.totals.query,) if view.totals is not None else ()))
-    conditions = (condition for query in queries for condition in query.conditions)
-    return all(condition.atom.relation in given.local for condition in conditions if isinstance(condition, Negation))
-
-
-def _compile_totals(
-    view: StoredView,
-    totals: Totals,
-    views: Sequence[StoredView],
-    relations: Mapping[str, Relation],
-    kind: UpdateKind,
-    given: KnownRelations,
-) -> CompiledMaintenance:
-    rules = [*canonical_rules(views, relations, kind, given), *totals_rules(view, relations, kind)]
-    outputs = [names.of(view.name, part) for part in (names.GAINED, names.LOST)]
-    columns = relations[totals.query.head.relation].columns
-    program = _assemble(rules, outputs, {**relations, **{name: Relation(name, columns) for name in outputs}}, view, {})
-    is_moved = are_moved(view, views, kind, given)
-    return CompiledMaintenance(view.name, kind, given, program, is_moved, hopeless=not is_moved)
-
-
-def _compile_open_rows(
-    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
-) -> CompiledMaintenance | None:
-    """Return the rules of a view by the test of open rows: a "yes" is right, a "no" may be too careful."""
-    found = open_row_test(view, views, relations, kind, given)
-    if found is None:
-        return None
-    test, declared = found
-    always = not test or is_determined(view, views, relations, kind, given)
-    if not always:
-        # v.maintainable() :- !v.depends().
-        answer = Atom(names.of(view.name, names.MAINTAINABLE), ())
-        test.append(Rule(answer, (Negation(Atom(names.of(view.name, names.DEPENDS), ())),)))
-    canonical = tuple(canonical_rules(views, relations, kind, given))
-    rules = [*canonical, *change_rules(view, relations, kind, canonical), *test]
-    outputs = [names.of(view.name, part) for part in (names.PLUS, names.MINUS, *(() if always else (names.MAINTAINABLE,)))]
-    program = _assemble(rules, outputs, {**relations, **declared}, view, {})
-    hopeless = not always and not given.read and is_hopeless(view, views, relations, kind)
-    return CompiledMaintenance(view.name, kind, given, program, always, hopeless)
+    return _Test(rules, declared, hopeless)
 
 
 def _case_rules(
-    view: str, case: DiffCase, found: Sequence[Refutation], kind: UpdateKind, given: KnownRelations, number: int
-) -> list[Rule]:
+    view: str,
+    case: DiffCase,
+    found: Sequence[Refutation],
+    kind: UpdateKind,
+    given: KnownRelations,
+    number: int,
+    types: Mapping[Variable, Type],
+) -> tuple[list[Rule], dict[str, Relation]]:
     """Return one case as safe rules: `candidate` holds possible values, `refuted` those that a refutation excludes."""
     fresh, applying = case.fresh, _applying(case, found)
     positive = (names.at(case.inserted, names.INSERTED), *(after_update(atom, kind) for atom in case.after))
     # Whatever the values are, some view would get a row that it does not have: the case never holds.
     if any(one.is_unconditional for one in applying):
-        return []
-    absent = (*_absences(case, kind, given), _undecided(case, kind))
+        return [], {}
+    absent = (*absences(case.unknown, kind, given), _undecided(case, kind))
     # A fact with a fresh value is in no relation, so its absence needs no test.
     body: tuple[Literal, ...] = (*positive, *(Negation(atom) for atom in absent if not fresh.intersection(atom.terms)))
     depends = Atom(names.of(view, names.DEPENDS), ())
     if not applying:
         # v.depends() :- r.inserted(...), s.next(...), ..., !absent(...).
-        return [Rule(depends, body)]
+        return [Rule(depends, body)], {}
     used = {term for one in applying for term in one.terms()}
     columns = tuple(v for v in case.variables if v in used)
     candidate, refuted = (Atom(f"{view}.{part}{number}", columns) for part in ("candidate", "refuted"))
@@ -165,7 +211,8 @@ def _case_rules(
     # v.refutedN(...)   :- v.candidateN(...), premise.
     # v.depends()       :- v.candidateN(...), !v.refutedN(...).
     refuting = (Rule(refuted, (candidate, *one.premise())) for one in applying)
-    return [Rule(candidate, body), *refuting, Rule(depends, (candidate, Negation(refuted)))]
+    rules = [Rule(candidate, body), *refuting, Rule(depends, (candidate, Negation(refuted)))]
+    return rules, declare_cases((candidate, refuted), types)
 
 
 def _undecided(case: DiffCase, kind: UpdateKind) -> Atom:
@@ -190,51 +237,20 @@ def _is_hopeless(case: DiffCase, found: Sequence[Refutation]) -> bool:
     return is_hidden and not case.after and all(present in one.known for one in _applying(case, found))
 
 
-def _absences(case: DiffCase, kind: UpdateKind, given: KnownRelations) -> Iterator[Atom]:
-    """Return what must not hold: the update does not delete an unknown fact, and it is not known to be absent."""
-    for atom in case.unknown:
-        if atom.relation in kind.deletes:
-            yield names.at(atom, names.DELETED)
-        if given.net and atom.relation in kind.inserts:
-            yield names.at(atom, names.INSERTED)
-        if atom.relation in given.logged:
-            yield names.at(atom, names.ABSENT)
-
-
-def _variable_types(query: ConjunctiveQuery, relations: Mapping[str, Relation]) -> dict[Variable, Type]:
-    found = {}
-    for atom in query.body:
-        for term, type_ in zip(atom.terms, relations[atom.relation].types, strict=True):
-            if isinstance(term, Variable):
-                found[term] = type_
-    return found
-
-
-def _assemble(
-    rules: Iterable[Rule],
-    outputs: Sequence[str],
-    relations: Mapping[str, Relation],
-    view: StoredView,
-    types: Mapping[Variable, Type],
-) -> Program:
+def _assemble(rules: Iterable[Rule], outputs: Sequence[str], relations: Mapping[str, Relation]) -> Program:
     """Return the program of the rules that the outputs need, with a declaration for every relation."""
     given = tuple(dict.fromkeys(rules))
+    defining: dict[str, list[Rule]] = {}
+    for rule in given:
+        defining.setdefault(rule.head.relation, []).append(rule)
     needed, queue = set(outputs), list(outputs)
     while queue:
-        name = queue.pop()
-        read = {atom.relation for rule in given if rule.head.relation == name for atom in _atoms(rule)} - needed
+        read = {atom.relation for rule in defining.get(queue.pop(), ()) for atom in _atoms(rule)} - needed
         needed |= read
         queue += read
     used = tuple(rule for rule in given if rule.head.relation in needed)
-    declared: dict[str, Relation] = {}
-    for rule in used:
-        for atom in (*_atoms(rule), rule.head):
-            if atom.relation not in declared:
-                declared[atom.relation] = _declared(atom, relations, view, types)
-    for output in outputs:
-        if not output.endswith(names.MAINTAINABLE):
-            declared.setdefault(output, relations[output] if output in relations else names.declared(output, relations))
-    return Program(declared, used)
+    mentioned = dict.fromkeys((*(atom.relation for rule in used for atom in (*_atoms(rule), rule.head)), *outputs))
+    return Program({name: _declared(name, relations) for name in mentioned}, used)
 
 
 def _atoms(rule: Rule) -> Iterator[Atom]:
@@ -243,11 +259,5 @@ def _atoms(rule: Rule) -> Iterator[Atom]:
             yield literal if isinstance(literal, Atom) else literal.atom
 
 
-def _declared(atom: Atom, relations: Mapping[str, Relation], view: StoredView, types: Mapping[Variable, Type]) -> Relation:
-    if atom.relation in relations:
-        return Relation(atom.relation, relations[atom.relation].columns)
-    stem, _, part = atom.relation.rpartition(".")
-    if stem == view.name and part.rstrip("0123456789") in ("candidate", "refuted", names.DEPENDS, names.MAINTAINABLE):
-        variables = [term for term in atom.terms if isinstance(term, Variable)]
-        return Relation(atom.relation, tuple(Column(v.name, types[v]) for v in variables))
-    return names.declared(atom.relation, relations)
+def _declared(name: str, relations: Mapping[str, Relation]) -> Relation:
+    return Relation(name, relations[name].columns) if name in relations else names.declared(name, relations)

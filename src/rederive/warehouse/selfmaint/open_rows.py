@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice, product
-from math import prod
 from typing import Final
 
 from rederive.ir.rules import Atom, Column, Comparison, Literal, Negation, Operator, Relation, Rule, literal_variables
@@ -39,8 +38,7 @@ from rederive.warehouse.selfmaint.source_update import KnownRelations, UpdateKin
 MAX_SPLITS: Final = 2  # premises assumed one after the other
 MAX_SPLIT_IMPLICATIONS: Final = 8  # of one case: those that may need a split
 MAX_IMPLICATIONS: Final = 40  # of one case
-MAX_CASES: Final = 100  # of one view, with the splits; a view with more has no splits, and with more cases no compiled test
-MAX_MAPPINGS: Final = 50_000  # of queries of views to the facts of all cases; about a second. Above it there is no compiled test
+MAX_SPLIT_CASES: Final = 100  # of one view, with the splits; a view with more has no splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,41 +154,59 @@ def _losses(query: ConjunctiveQuery, kind: UpdateKind) -> Iterator[Atom]:
 
 def open_row_test(
     view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
-) -> tuple[list[Rule], dict[str, Relation]] | None:
-    """Return the rules of `v.depends`, with the relations that they add; None if the test is too large."""
-    cases = (case for query in view.queries for case in _cases(view, query, views, kind, given))
-    if exceeds_budget((case.unknown for case in cases), views):
-        return None
-    for splits in (MAX_SPLITS, 0):
-        leaves = list(islice(_leaves(view, views, relations, kind, given, splits), MAX_CASES + 1))
-        if len(leaves) <= MAX_CASES:
-            break
-    else:
-        return None
+) -> tuple[list[Rule], dict[str, Relation]]:
+    """Return the rules of `v.depends`, with the relations that they add."""
+    found = list(_open_cases(view, views, relations, kind, given))
+    leaves = list(islice(_leaves(found, MAX_SPLITS), MAX_SPLIT_CASES + 1))
+    if len(leaves) > MAX_SPLIT_CASES:
+        leaves = list(_leaves(found, 0))
     rules: list[Rule] = []
     declared: dict[str, Relation] = {}
     for number, (query, case, leaf) in enumerate(leaves, 1):
-        made, added = _leaf_rules(view.name, case, leaf, kind, given, number, _types(query, relations))
+        made, added = _leaf_rules(view.name, case, leaf, kind, given, number, variable_types(query, relations))
         rules += made
         declared |= added
     return rules, declared
 
 
-def _leaves(
-    view: StoredView,
-    views: Sequence[StoredView],
-    relations: Mapping[str, Relation],
-    kind: UpdateKind,
-    given: KnownRelations,
-    splits: int,
-) -> Iterator[tuple[ConjunctiveQuery, OpenCase, _Leaf]]:
+def leaves_rows_open(view: StoredView, views: Sequence[StoredView], kind: UpdateKind, given: KnownRelations) -> bool:
+    """Tell whether an update of this kind may leave a row open, whatever the data.
+
+    Law: what refutes a case for all values also refutes those with more unknown facts. So those with one are looked at.
+    """
+    cases = (case for query in view.queries for case in query_cases(view, query, views, kind, given, most=1))
+    return not all(_is_refuted(case, views) for case in cases)
+
+
+def _is_refuted(case: OpenCase, views: Sequence[StoredView]) -> bool:
+    """Tell whether the unknown fact of a case alone derives a row of a plain view: such a row would make it known."""
+    (unknown,) = case.unknown
+    for view in views:
+        if view.kind is ViewClass.PLAIN and all(atom.relation == unknown.relation for atom in view.query.body):
+            renamed = substitute_query(view.query, _unused(view.query.variables, {v.name for v in case.variables}))
+            if any(not one.premise for one in _of_view(case, view, renamed, [unknown] * len(renamed.body))):
+                return True
+    return False
+
+
+def _open_cases(
+    view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind, given: KnownRelations
+) -> Iterator[tuple[ConjunctiveQuery, OpenCase, Sequence[Implication]]]:
+    """Return the cases that nothing refutes for all values, with their implications."""
     for query in view.queries:
-        for case in _cases(view, query, views, kind, given):
+        for case in query_cases(view, query, views, kind, given):
             # Those without a premise first: they hold in every case, so they split nothing.
             found = sorted(dict.fromkeys(_implications(case, views, relations)), key=lambda one: len(one.premise))
             if not any(not one.premise and not one.consequence for one in found):
-                for leaf in _descend(case, _chosen(case, found), (), (), splits):
-                    yield query, case, leaf
+                yield query, case, _chosen(case, found)
+
+
+def _leaves(
+    found: Iterable[tuple[ConjunctiveQuery, OpenCase, Sequence[Implication]]], splits: int
+) -> Iterator[tuple[ConjunctiveQuery, OpenCase, _Leaf]]:
+    for query, case, implications in found:
+        for leaf in _descend(case, implications, (), (), splits):
+            yield query, case, leaf
 
 
 def _chosen(case: OpenCase, found: Sequence[Implication]) -> list[Implication]:
@@ -207,9 +223,7 @@ def _mentioned(one: Implication) -> Iterator[Variable]:
 def is_hopeless(view: StoredView, views: Sequence[StoredView], relations: Mapping[str, Relation], kind: UpdateKind) -> bool:
     """Tell whether a new row needs unknown facts about which no view and no key implies anything."""
     for query in view.queries:
-        cases = _cases(view, query, views, kind, KnownRelations()) if not query.conditions else iter(())
-        # A case that is not looked at is not hopeless, and the test is compiled for nothing.
-        for case in islice(cases, MAX_CASES):
+        for case in query_cases(view, query, views, kind, KnownRelations()) if not query.conditions else ():
             bound = set(literal_variables(case.start))
             is_free = all(not bound.issuperset(literal_variables(atom)) for atom in (case.head, *case.unknown))
             is_new = case.start.relation.endswith(names.INSERTED)
@@ -221,7 +235,7 @@ def is_hopeless(view: StoredView, views: Sequence[StoredView], relations: Mappin
 # Cases
 
 
-def _cases(
+def query_cases(
     view: StoredView,
     query: ConjunctiveQuery,
     views: Sequence[StoredView],
@@ -276,21 +290,6 @@ def _partitions(
             yield tuple(atom for i, atom in enumerate(atoms) if i not in chosen), tuple(atoms[i] for i in chosen)
 
 
-def exceeds_budget(cases: Iterable[Sequence[Atom]], views: Sequence[StoredView]) -> bool:
-    """Tell whether a test has too many mappings of the queries of views to the unknown facts of its cases.
-
-    Their number is exponential in the bodies of queries, so it is estimated before any of them is made.
-    """
-    bodies = [query.body for view in views if view.kind is not ViewClass.OTHER for query in view.queries]
-    found = 0
-    for unknown in cases:
-        relations = [atom.relation for atom in unknown]
-        found += 1 + sum(prod(1 + relations.count(atom.relation) for atom in body) for body in bodies)
-        if found > MAX_MAPPINGS:
-            return True
-    return False
-
-
 def unknown_relations(view: StoredView, views: Sequence[StoredView], kind: UpdateKind, given: KnownRelations) -> frozenset[str]:
     """Return the relations whose unknown facts may decide about a row: reading all of them leaves no row open.
 
@@ -304,7 +303,7 @@ def unknown_relations(view: StoredView, views: Sequence[StoredView], kind: Updat
     [['s'], ['r']]
     """
     # Every unknown fact of a case is also the only unknown one of another case.
-    found = (case for query in view.queries for case in _cases(view, query, views, kind, given, most=1))
+    found = (case for query in view.queries for case in query_cases(view, query, views, kind, given, most=1))
     return frozenset(atom.relation for case in found for atom in case.unknown)
 
 
@@ -461,7 +460,7 @@ def _leaf_rules(
 ) -> tuple[list[Rule], dict[str, Relation]]:
     after = tuple(after_update(atom, kind) for atom in case.after)
     bound = _bound((case.start, *after, *leaf.held))
-    absent = (*case.excluded, *_absences(case, kind, given))
+    absent = (*case.excluded, *absences(case.unknown, kind, given))
     # What mentions an unbound variable is left out: more rows then count as open, which is safe. So are functors, which may fail.
     tests = [*leaf.held, *(c for c in case.conditions if not _has_call(c)), *map(Negation, absent)]
     body = (case.start, *after, *(c for c in dict.fromkeys(tests) if bound.issuperset(literal_variables(c))))
@@ -472,13 +471,12 @@ def _leaf_rules(
     mentioned = {variable for one in leaf.refuting for variable in _mentioned(one)}
     columns = tuple(sorted(mentioned & bound & case.variables, key=lambda variable: variable.name))
     candidate, refuted = (Atom(f"{view}.{part}{number}", columns) for part in ("candidate", "refuted"))
-    declared = tuple(Column(variable.name, types[variable]) for variable in columns)
     # v.candidateN(...) :- r.inserted(...), s.next(...), ..., !absent(...).
     # v.refutedN(...)   :- v.candidateN(...), premise, !consequence.
     # v.depends()       :- v.candidateN(...), !v.refutedN(...).
     refuting = [Rule(refuted, (candidate, *literals)) for one in leaf.refuting for literals in _contradictions(one)]
     rules = [Rule(candidate, body), *dict.fromkeys(refuting), Rule(depends, (candidate, Negation(refuted)))]
-    return rules, {atom.relation: Relation(atom.relation, declared) for atom in (candidate, refuted)}
+    return rules, declare_cases((candidate, refuted), types)
 
 
 def _contradictions(one: Implication) -> Iterator[tuple[Literal, ...]]:
@@ -489,8 +487,15 @@ def _contradictions(one: Implication) -> Iterator[tuple[Literal, ...]]:
         yield (*one.premise, denied)
 
 
-def _absences(case: OpenCase, kind: UpdateKind, given: KnownRelations) -> Iterator[Atom]:
-    for atom in case.unknown:
+def declare_cases(atoms: Iterable[Atom], types: Mapping[Variable, Type]) -> dict[str, Relation]:
+    """Return declarations of relations whose columns are variables."""
+    columns = {a.relation: tuple(Column(v.name, types[v]) for v in literal_variables(a)) for a in atoms}
+    return {name: Relation(name, found) for name, found in columns.items()}
+
+
+def absences(unknown: Iterable[Atom], kind: UpdateKind, given: KnownRelations) -> Iterator[Atom]:
+    """Return what must not hold: the update does not delete an unknown fact, and it is not known to be absent."""
+    for atom in unknown:
         if atom.relation in kind.deletes:
             yield names.at(atom, names.DELETED)
         if given.net and atom.relation in kind.inserts:
@@ -499,7 +504,8 @@ def _absences(case: OpenCase, kind: UpdateKind, given: KnownRelations) -> Iterat
             yield names.at(atom, names.ABSENT)
 
 
-def _types(query: ConjunctiveQuery, relations: Mapping[str, Relation]) -> dict[Variable, Type]:
+def variable_types(query: ConjunctiveQuery, relations: Mapping[str, Relation]) -> dict[Variable, Type]:
+    """Return the type of each variable of a query."""
     found: dict[Variable, Type] = {}
     for atom in (query.head, *query.body):
         for term, type_ in zip(atom.terms, relations[atom.relation].types, strict=True):

@@ -151,15 +151,21 @@ class _Writer(FindingsText):
             self.fresh = False  # the loops below may hand it over more than once
             if plan.start is not None:
                 self.mark(plan.bulk)
-            # A test of a row's age costs more than a lookup that may rule the row out.
+            # A test of a row's age costs more than a lookup that may rule the row out, and no loop depends on it: it comes last.
             self.waiting = sorted((step.literal for step in plan.steps), key=self.is_costly_test)
+            tests: list[Literal] = []
             while self.waiting:
+                if tail and self.is_costly_test(self.waiting[0]):
+                    tests, self.waiting = self.waiting, []
+                    break
                 self.step(self.waiting.pop(0), plan.bulk)
                 self.mark(plan.bulk)
             # All other variables are bound now, so each literal of the tail is one bitmap operation.
             for literal in tail:
                 if literal not in early:
                     self.narrow(literal, plan.bulk)
+            for literal in tests:
+                self.step(literal, plan.bulk)
             if plan.meets is not None:
                 self.meet(*plan.meets)
             self.emit(plan.bulk)

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from pyroaring import BitMap
+
 from rederive.engines.resident.compile.rule_compiler import Function
-from rederive.engines.resident.run.ages import Ages, Timeline
+from rederive.engines.resident.run.ages import Ages, DueKeys, Timeline
 from rederive.engines.resident.run.fixpoint import Meter, Seed
 from rederive.engines.resident.storage.table import Key, Leaf, Table
 from rederive.limits import Limits
@@ -25,14 +27,32 @@ LATER = 4  # times as many moments after each try
 
 @dataclass(slots=True)
 class AgedView:
-    """One view of the component. `pending`: rows that (Di) found. `kept`: rows that a proof found."""
+    """One view of the component. `pending`: rows that (Di) found. `kept`: rows that a proof found.
+
+    `due`: the keys under which (Di) looks for rows next, where they are single codes. `all_keys`: all of them, once needed.
+    """
 
     ages: Ages
     gone: Table
     pending: dict[Key, Leaf] = field(default_factory=dict)
     kept: dict[Key, Leaf] = field(default_factory=dict)
+    all_keys: Leaf | None = None
+    due: DueKeys = field(default_factory=DueKeys)
     variants: list[Function] = field(default_factory=list)
     proofs: list[Function] = field(default_factory=list)
+
+    def expect(self, moment: int, until: int) -> None:
+        """Let (Di) look for rows under keys that have rows of these moments, where that leaves many keys out."""
+        table = self.ages.table
+        if table.arity != 2:
+            return
+        due = self.ages.arrivals.between(moment, until)
+        if 2 * len(due) < len(table.primary):
+            self.due.keys = BitMap(due)  # type: ignore[arg-type]  # single codes
+            return
+        if self.all_keys is None:
+            self.all_keys = BitMap(table.primary)  # type: ignore[arg-type]
+        self.due.keys = self.all_keys
 
     def without_proof(self, key: Key, leaf: Leaf) -> Leaf:
         """The rows of a leaf that no proof finds."""
@@ -103,6 +123,8 @@ class AgedDeletions:
     def _hide_until(self, i: int, key: Key, leaf: Leaf, moment: int, after: int) -> None:
         """Look at what depends on rows without a proof and came before they are tried again, or later if they never are."""
         view, then = self.views[i], moment + after
+        for other in self.views:
+            other.expect(moment, then)
         if then <= self.timeline.now:
             self.tried.setdefault(then, []).append((i, key, leaf, after))
             heappush(self.waiting, then)
@@ -130,6 +152,8 @@ class AgedDeletions:
     def commit(self) -> None:
         """Give the rows that entered and that were put back their moments."""
         self.timeline.commit()
+        for view in self.views:
+            view.all_keys = None
 
     def rollback(self) -> None:
         """Forget what was found, also after a failure in the middle of a run."""
@@ -140,6 +164,7 @@ class AgedDeletions:
         for view in self.views:
             view.pending.clear()
             view.kept.clear()
+            view.all_keys = None
 
 
 @dataclass(frozen=True, slots=True)

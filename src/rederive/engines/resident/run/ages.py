@@ -8,10 +8,11 @@ rows of one moment do not derive one another.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from pyroaring import BitMap
@@ -22,6 +23,8 @@ from rederive.engines.resident.storage.table import Key, Leaf, Lookup, Probe, Ta
 Moments: TypeAlias = int | list[tuple[int, Leaf]]
 Arrival: TypeAlias = tuple["Ages", Key, Leaf]
 NOTHING = BitMap()
+FEW_ARRIVALS = 1024  # a shorter list is not worth making again
+DUE = 64.0
 
 
 @dataclass(slots=True)
@@ -45,6 +48,7 @@ class Timeline:
         if self.evaluated is not None:
             for ages in self.ages:
                 ages.moments.clear()
+                ages.arrivals.clear()
             self._append(self.evaluated)
         elif self.deleted or self.arrived or self.moved:
             changed: dict[tuple[int, Key], Arrival] = {}
@@ -62,6 +66,7 @@ class Timeline:
         for ages, key, leaf in arrivals:
             self.now += 1
             ages.entry(key).append((self.now, leaf))
+            ages.arrivals.add(self.now, key)
         for ages, key, _ in arrivals:
             ages.compact(key)
 
@@ -73,6 +78,7 @@ class Timeline:
         self.evaluated = None
         for ages in self.ages:
             ages.so_far.clear()
+            ages.tidy()
 
 
 def _first(entry: list[tuple[int, Leaf]], moments: int, whole: Leaf) -> tuple[int, Leaf]:
@@ -82,22 +88,93 @@ def _first(entry: list[tuple[int, Leaf]], moments: int, whole: Leaf) -> tuple[in
     return moments, BitMap.difference(whole, *(rows for _, rows in entry[moments:]))
 
 
+class Arrivals:
+    """Under which keys of a view rows came, in the order of their moments; some of these rows may have left since."""
+
+    __slots__ = ("keys", "moments", "most")
+
+    def __init__(self) -> None:
+        self.moments: list[int] = []
+        self.keys: list[Key] = []
+        self.most = FEW_ARRIVALS
+
+    def add(self, moment: int, key: Key) -> None:
+        """Note an arrival, which need not be the last one."""
+        if self.moments and moment < self.moments[-1]:
+            i = bisect_left(self.moments, moment)
+            self.moments.insert(i, moment)
+            self.keys.insert(i, key)
+        else:
+            self.moments.append(moment)
+            self.keys.append(key)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.replace([])
+
+    def replace(self, arrivals: Sequence[tuple[int, Key]]) -> None:
+        """These are all."""
+        self.moments, self.keys = [moment for moment, _ in arrivals], [key for _, key in arrivals]
+        self.most = max(FEW_ARRIVALS, 2 * len(arrivals))
+
+    def is_long(self) -> bool:
+        """Whether as many were added as there were."""
+        return len(self.moments) > self.most
+
+    def between(self, moment: int, until: int) -> list[Key]:
+        """The keys of rows that came after a moment and not after another one."""
+        return self.keys[bisect_right(self.moments, moment) : bisect_right(self.moments, until)]
+
+
+class DueKeys:
+    """p^due: the primary keys, one column, of rows that may have to be looked at, as a relation that rules read."""
+
+    lazy = False
+    arity = 1
+    primary_columns: tuple[int, ...] = ()
+
+    def __init__(self) -> None:
+        self.keys: Leaf = NOTHING
+
+    def __bool__(self) -> bool:
+        return bool(self.keys)
+
+    def fanout(self, bound: tuple[int, ...]) -> float:
+        """Return a guess: a window of moments has some dozen keys."""
+        return 1.0 if bound else DUE
+
+    def items(self) -> Iterator[tuple[Key, Leaf]]:
+        """Yield all keys as one leaf."""
+        yield (), self.keys
+
+    def lookup(self, bound: tuple[int, ...]) -> Lookup:
+        """As `Table.lookup`, for all keys at once."""
+        assert not bound
+        return lambda _: self.keys or None
+
+    def probe(self) -> Probe:
+        """As `Table.probe`."""
+        return lambda _, leaf: leaf & self.keys or None
+
+
 class Ages:
     """The moments of one view's rows."""
 
-    __slots__ = ("moments", "so_far", "table", "timeline")
+    __slots__ = ("arrivals", "moments", "so_far", "table", "timeline")
 
     def __init__(self, table: Table, timeline: Timeline) -> None:
         self.table = table
         self.timeline = timeline
         self.moments: dict[Key, Moments] = {}
-        # In a transaction: how many moments of a key came before the last limit, and their rows.
-        self.so_far: dict[Key, tuple[int, Leaf]] = {}
+        # In a transaction: up to which limit nothing more of a key came, its rows by then, and how many moments these are.
+        self.so_far: dict[Key, tuple[int, Leaf, int]] = {}
+        self.arrivals = Arrivals()
         timeline.ages.append(self)
 
     def record(self, key: Key, leaf: Leaf) -> None:
         """Note rows of a first evaluation, before the table takes them in."""
         self.timeline.now += 1
+        self.arrivals.add(self.timeline.now, key)
         entry = self.moments.get(key)
         if entry is None:
             self.moments[key] = self.timeline.now
@@ -132,6 +209,7 @@ class Ages:
             entry[i] = (moment, entry[i][1] | leaf)
         else:
             entry.insert(i, (moment, leaf))
+            self.arrivals.add(moment, key)
         self.compact(key)
 
     def compact(self, key: Key) -> None:
@@ -140,20 +218,41 @@ class Ages:
         if isinstance(entry, list) and len(entry) == 1 and len(entry[0][1]) == len(self.table.primary[key]):
             self.moments[key] = entry[0][0]
 
+    def restore(self, moments: Mapping[Key, Moments]) -> None:
+        """Continue with stored moments."""
+        self.moments.update(moments)
+        self._list_arrivals()
+
+    def tidy(self) -> None:
+        """List the arrivals from scratch where most of them are of rows that have left or moved since."""
+        if self.arrivals.is_long():
+            self._list_arrivals()
+
+    def _list_arrivals(self) -> None:
+        parts = ((key, [entry] if isinstance(entry, int) else [at for at, _ in entry]) for key, entry in self.moments.items())
+        self.arrivals.replace(sorted(((at, key) for key, ats in parts for at in ats), key=itemgetter(0)))
+
     def before(self, key: Key) -> Leaf | None:
         """The rows of a key that came before the timeline's limit; it does not go back in a transaction, but for all rows."""
-        limit, entry = self.timeline.limit, self.moments.get(key)
+        limit = self.timeline.limit
+        if limit > self.timeline.now:
+            return self.table.primary.get(key)
+        known = self.so_far.get(key)
+        if known is not None and limit <= known[0]:
+            return known[1]
+        entry = self.moments.get(key)
         if entry is None:
             return None
         if isinstance(entry, int):
             return self.table.primary[key] if entry < limit else None
-        if limit > self.timeline.now:
-            return self.table.primary[key]
-        i, rows = self.so_far.get(key) or _first(entry, bisect_left(entry, (limit,)), self.table.primary[key])
+        if known is None:
+            i, rows = _first(entry, bisect_left(entry, (limit,)), self.table.primary[key])
+        else:
+            _, rows, i = known
         while i < len(entry) and entry[i][0] < limit:
             rows |= entry[i][1]
             i += 1
-        self.so_far[key] = (i, rows)
+        self.so_far[key] = (entry[i][0] if i < len(entry) else self.timeline.now, rows, i)
         return rows
 
     def younger(self, key: Key, leaf: Leaf, moment: int, until: int) -> Iterator[tuple[int, Leaf]]:
@@ -195,7 +294,7 @@ class EarlierRows:
         return self._table.primary_columns
 
     def __bool__(self) -> bool:
-        return bool(self._table)
+        return next(self.items(), None) is not None
 
     def fanout(self, bound: tuple[int, ...]) -> float:
         """Return the fan-out of the view by its primary columns; by others, no join looks rows up here."""

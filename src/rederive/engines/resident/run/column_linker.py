@@ -46,10 +46,10 @@ class ColumnLinker:
         changed = {name for section in extension.sections for name in section.component.relations}
         self._maintenance = maintenance
         self._program = maintenance.program
-        for name in changed.union(extension.relations):
+        for name in changed.union(extension.relations, extension.gone):
             for variant in Variant:
                 self._sources.pop((name, variant), None)
-        for name in changed:
+        for name in changed.union(extension.gone):
             section = maintenance.section_of.get(name)
             if section is not None and _is_passed_on(section):
                 self._passed_on[name] = section

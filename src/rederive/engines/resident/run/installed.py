@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from pyroaring import BitMap
 
-from rederive.analysis.graph import edges
-from rederive.analysis.relevance import base_patterns
+from rederive.analysis.graph import Component, edges
+from rederive.analysis.relevance import Patterns, base_patterns
 from rederive.delta import Delta, LazyRows, Pattern
 from rederive.engines.machine_memory import USABLE, available_memory
 from rederive.engines.protocol import DoesNotFit, Query
@@ -19,10 +19,10 @@ from rederive.engines.resident.batch.encoding import encode_columns
 from rederive.engines.resident.batch.vectors import Space
 from rederive.engines.resident.run.filtration import Traced
 from rederive.engines.resident.run.fixpoint import Meter, OverBudget
-from rederive.engines.resident.run.linker import Linker
+from rederive.engines.resident.run.linker import AuxiliaryState, Linker
 from rederive.engines.resident.run.net_effect import check_keys
 from rederive.engines.resident.run.phases import LinkedSection
-from rederive.engines.resident.run.relations import Tables
+from rederive.engines.resident.run.relations import Detached, Tables
 from rederive.engines.resident.run.saved_state import SavedState, fill_codes, fill_table, saved_table, saved_values
 from rederive.engines.resident.storage.codes import Code, CodedRow, Codes, Encode
 from rederive.engines.resident.storage.column_table import CodeColumns, CodedColumns, ColumnTable
@@ -86,6 +86,10 @@ class BoundView:
         """Its rows in both states, and their difference."""
         old, new = (self._rows_in(tables, state, codes) for state in (Variant.OLD, Variant.NEW))
         return self.difference(old, new, program, codes)
+
+    def forget(self) -> None:
+        """Look its tables up again: another program may have others of the same name."""
+        self._sources.clear()
 
     def rows(self, installed: Installed) -> set[CodedRow]:
         """Its rows in a program, where that has the view at all."""
@@ -164,13 +168,18 @@ class Installed:
         self.stored: tuple[Versions, ...] = ()
         # deltas that nothing reads after the section at a position: under differencing they are dropped as the wave passes
         self.passed: dict[int, list[Versions]] = {}
-        self._last_reader: dict[str, int] = {}
+        self._readers: dict[str, tuple[tuple[str, ...], ...]] = {}
+        self._taken: list[tuple[Tables, Detached]] = []
+        self._taken_state: AuxiliaryState | None = None
         self._added: dict[str, Added] = {}
-        known = {view.query: view for view in before.bound} if before is not None else {}
+        extension = maintenance.extends
+        is_more = extension is not None and not extension.gone and not extension.replaced
+        known = {view.query: view for view in before.bound} if before is not None and is_more else {}
         self.tables: Tables
         self.queries: Tables
         self.linker: Linker
-        self.patterns: dict[str, frozenset[Pattern]]
+        self.patterns: Patterns
+        self._patterns_of: dict[str, Patterns]
         self.encoders: dict[str, Encode]
         self.bound: tuple[BoundView, ...] = tuple(
             known[query] if query in known else BoundView(query, self.program) for query in bound
@@ -184,7 +193,8 @@ class Installed:
         self.queries = self._new_tables(self._queried_views)
         self.linker = Linker(maintenance, self.tables, around.codes, around.trace)
         # A transaction none of whose rows fits these patterns changes nothing that is stored or monitored.
-        self.patterns = self._patterns((*self.monitored, *self.stored_views), self.program.bases)
+        self._patterns_of = self._base_patterns((*self.monitored, *self.stored_views))
+        self.patterns = self._patterns(self.program.bases)
         self.encoders = self._encoders(self.program.bases)
 
     def _share(self) -> None:
@@ -192,11 +202,16 @@ class Installed:
         before, extension = self.before, self.maintenance.extends
         assert before is not None
         assert extension is not None
-        bases = [name for name in extension.relations if name not in self.program.defined]
+        gone, defined = extension.gone, self.program.defined
+        bases = [name for name in extension.relations if name not in defined]
         stored = [n for s in extension.sections if s.strategy.is_stored for n in s.component.relations]
-        patterns = self._patterns((*(n for n in extension.relations if n in self.monitored), *stored), (*before.patterns, *bases))
-        self.patterns = {base: before.patterns.get(base, frozenset()) | found for base, found in patterns.items()}
-        self.encoders = {**before.encoders, **self._encoders(bases)}
+        lost = {base for name in gone for base in before._patterns_of.get(name, ())}
+        found = self._base_patterns((*(n for n in extension.relations if n in self.monitored), *stored))
+        self._patterns_of = {name: read for name, read in before._patterns_of.items() if name not in gone} | found
+        grown = lost.union(bases, *found.values())
+        known = {base: patterns for base, patterns in before.patterns.items() if base not in gone}
+        self.patterns = {**known, **self._patterns(base for base in grown if base in self.program.relations)}
+        self.encoders = {name: e for name, e in before.encoders.items() if name not in gone} | self._encoders(bases)
 
     def _use(self, program: Installed, extension: PlanExtension) -> None:
         self.tables.use(program.maintenance, program.maintenance.derived_views)
@@ -207,9 +222,15 @@ class Installed:
     def _queried_views(self) -> set[str]:
         return set(self.program.views).difference(self.stored_views)
 
-    def _patterns(self, names: Iterable[str], bases: Iterable[str]) -> dict[str, frozenset[Pattern]]:
-        read = [base_patterns(self.program, name) for name in names]
-        return {base: frozenset[Pattern]().union(*(p.get(base, ()) for p in read)) for base in bases}
+    def _base_patterns(self, names: Iterable[str]) -> dict[str, Patterns]:
+        return {name: base_patterns(self.program, name) for name in names}
+
+    def _patterns(self, bases: Iterable[str]) -> dict[str, frozenset[Pattern]]:
+        found: dict[str, set[Pattern]] = {base: set() for base in bases}
+        for read in self._patterns_of.values():
+            for base in read.keys() & found.keys():
+                found[base].update(read[base])
+        return {base: frozenset(patterns) for base, patterns in found.items()}
 
     def _encoders(self, bases: Iterable[str]) -> dict[str, Encode]:
         return {name: self.around.codes.encoder(self.program.relations[name].types) for name in bases}
@@ -255,7 +276,7 @@ class Installed:
     def _finish(self) -> None:
         self.versions = {name: self._versions(name) for name in (*self.program.bases, *self.program.views)}
         self.stored = tuple(self.versions[name] for name in (*self.program.bases, *self.stored_views))
-        self.passed = self._last_readers(self.maintenance.sections)
+        self._find_passed()
         for name in (*self.program.bases, *self.stored_views):
             self.queries.adopt(name, self.tables.stored_table(name))
 
@@ -264,11 +285,14 @@ class Installed:
         before, extension = self.before, self.maintenance.extends
         assert before is not None
         assert extension is not None
+        stored = {*before.stored_views}
+        unstored = [n for s in extension.replaced if not s.strategy.is_stored for n in s.component.relations if n in stored]
+        self._take_out(extension.gone, unstored)
         self._use(self, extension)
         self._fill_bases([name for name in extension.relations if name not in self.program.defined], initial)
         meter = self.around.meter
         meter.touched = 0
-        stored = set(before.stored_views)
+        stored -= extension.gone
         linked = {}
         for section in extension.sections:
             if not stored.issuperset(section.component.relations):
@@ -276,15 +300,28 @@ class Installed:
             linked[section.component.relations] = self.linker.link(section)
         self._forget_first_evaluation()
         old = before.sections
+        if extension.gone:
+            old = tuple(one for one in old if extension.gone.isdisjoint(one.section.component.relations))
         if extension.replaced:
             old = tuple(linked.get(one.section.component.relations, one) for one in old)
         self.sections = (*old, *(linked[section.component.relations] for section in extension.added))
-        self.versions = {**before.versions, **{name: self._versions(name) for name in extension.relations}}
         more = [name for name in self._newly_stored if name not in stored]
-        self.stored = (*before.stored, *(self.versions[name] for name in more))
-        self.passed = self._last_readers(extension.added, before)
+        versions = {name: one for name, one in before.versions.items() if name not in extension.gone}
+        self.versions = {**versions, **{name: self._versions(name) for name in (*extension.relations, *more, *unstored)}}
+        left = (name for name in (*before.program.bases, *before.stored_views) if name not in extension.gone)
+        is_less = bool(extension.gone or unstored)
+        kept = tuple(self.versions[n] for n in left if n not in unstored) if is_less else before.stored
+        self.stored = (*kept, *(self.versions[name] for name in more))
+        self._find_passed()
         for name in more:
             self.queries.adopt(name, self.tables.stored_table(name))
+
+    def _take_out(self, gone: Collection[str], unstored: Collection[str]) -> None:
+        """Take out what the predecessor has more, until this program is accepted."""
+        if gone or unstored:
+            self._taken = [(tables, tables.detach(gone, unstored)) for tables in (self.tables, self.queries)]
+            self.queries.answers.clear()  # whoever derived rows from what was stored finds other tables
+            self._taken_state = self.linker.detach({*gone, *unstored})
 
     @property
     def _newly_stored(self) -> list[str]:
@@ -314,6 +351,7 @@ class Installed:
     def accept(self) -> None:
         """Make the program final: nothing can be undone any more."""
         self._added.clear()
+        self._taken, self._taken_state = [], None
         self.before = None  # nobody keeps all predecessors in memory
 
     def undo(self) -> None:
@@ -331,9 +369,18 @@ class Installed:
         new = frozenset(extension.relations)
         kept = {*before.stored_views, *before.program.bases}
         emptied = [name for name in self._newly_stored if name not in new and name not in kept]
-        self.tables.drop(new, emptied)
-        self.queries.drop(new.union(emptied), ())
-        self.linker.drop((*new, *emptied))
+        for tables in (self.tables, self.queries):
+            tables.detach(new)
+        self.queries.detach((), emptied)
+        for name in emptied:
+            self.tables.table(name).clear()
+        self.linker.detach({*new, *emptied})
+        for view in before.bound:
+            view.forget()
+        for tables, taken in self._taken:
+            tables.attach(taken)
+        if self._taken_state is not None:
+            self.linker.attach(self._taken_state)
         self._use(before, extension)
         # Their compiled functions may read what was emptied, and groups look up in it.
         changed = {section.component.relations for section in extension.replaced}
@@ -404,27 +451,29 @@ class Installed:
         """The memory of tables and of auxiliary state."""
         return memory_of(self.tables.stored(), self.linker.auxiliary_state(), self.around.codes.codecs())
 
-    def _last_readers(self, sections: Sequence[Section], before: Installed | None = None) -> dict[int, list[Versions]]:
-        """The deltas that are passed by each position, with these sections behind those of a program before."""
-        last = self._last_reader = dict(before._last_reader) if before is not None else {}
-        known, found = (before._last_reader, dict(before.passed)) if before is not None else ({}, {})
-        extension = self.maintenance.extends if before is not None else None
-        replaced = extension.replaced if extension is not None else ()
-        touched = dict.fromkeys(name for section in replaced for name in section.component.relations)
-        # Sections are in order, so the last assignment is the last reader.
-        for i, section in enumerate(sections, len(self.sections) - len(sections)):
-            sources = [edge.source for definition in section.component.definitions for edge in edges(definition)]
-            touched.update(dict.fromkeys((*sources, *section.component.relations)))
-            last.update(dict.fromkeys(sources, i))
-        for name in touched:
-            maintained = self.maintenance.section_of.get(name)
-            is_wave = maintained is not None and maintained.strategy is Strategy.DIFFERENCING and name not in self.monitored
-            versions = self.versions[name]
-            if known.get(name) in found:
-                found[known[name]] = [one for one in found[known[name]] if one is not versions]
-            if is_wave and name in last:
-                found[last[name]] = [*found.get(last[name], ()), versions]
-        return found
+    def _find_passed(self) -> None:
+        """Find the deltas that nothing reads behind the section at a position."""
+        before, extension = self.before, self.maintenance.extends
+        if before is None or extension is None:
+            added, readers = self.maintenance.sections, dict[str, tuple[tuple[str, ...], ...]]()
+        else:
+            added, readers = extension.sections, dict(before._readers)
+            changed = {*extension.gone, *(name for section in extension.replaced for name in section.component.relations)}
+            known = before.maintenance.section_of
+            left = {known[name].component.relations: known[name].component for name in changed if name in known}
+            for source in {name for component in left.values() for name in _sources(component)}:
+                readers[source] = tuple(one for one in readers[source] if one not in left)
+        for section in added:
+            for source in _sources(section.component):
+                readers[source] = (*readers.get(source, ()), section.component.relations)
+        self._readers = readers
+        place = {section.component.relations: i for i, section in enumerate(self.maintenance.sections)}
+        monitored, waves = set(self.monitored), (s for s in self.maintenance.sections if s.strategy is Strategy.DIFFERENCING)
+        names = [name for wave in waves for name in wave.component.relations if name not in monitored and readers.get(name)]
+        self.passed = {}
+        for name in names:
+            last = max(place[reader] for reader in readers[name])
+            self.passed.setdefault(last, []).append(self.versions[name])
 
     def columns(self, name: str) -> CodedColumns | None:
         """All rows of a relation that is stored by column, as they are now."""
@@ -440,6 +489,10 @@ class Installed:
             return dict(self.queries.source(name, Variant.OLD).items())
         finally:
             self.queries.forget()
+
+
+def _sources(component: Component) -> set[str]:
+    return {edge.source for definition in component.definitions for edge in edges(definition)}
 
 
 def redefined(relations: tuple[Relation | None, Relation | None], old: Leaves, new: Leaves, codes: Codes) -> Delta:

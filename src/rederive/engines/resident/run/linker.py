@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
 
@@ -74,6 +74,16 @@ def _puts_back(phase: Phase) -> bool:
     return any(m.rule.head.variant is Variant.RED for m in phase.rules)
 
 
+@dataclass(frozen=True, slots=True)
+class AuxiliaryState:
+    """What is stored besides the rows of views, by view; `seconds` is by component."""
+
+    counts: dict[str, dict[CodedRow, int]]
+    groups: dict[str, Groups]
+    ages: dict[str, Ages]
+    seconds: dict[tuple[str, ...], float]
+
+
 class Linker:
     """Compiles the rules of one maintenance program against its tables.
 
@@ -97,12 +107,21 @@ class Linker:
         self.program = maintenance.program
         self.by_column.use(maintenance, extension)
 
-    def drop(self, names: Collection[str]) -> None:
-        """Forget the auxiliary state of views."""
-        for state in (self._counts, self._groups, self._ages):
-            for name in names:
-                state.pop(name, None)
-        self.seconds = {component: time for component, time in self.seconds.items() if component[0] not in names}
+    def detach(self, names: Collection[str]) -> AuxiliaryState:
+        """Take out the auxiliary state of views."""
+        return AuxiliaryState(
+            {name: self._counts.pop(name) for name in names if name in self._counts},
+            {name: self._groups.pop(name) for name in names if name in self._groups},
+            {name: self._ages.pop(name) for name in names if name in self._ages},
+            {found: self.seconds.pop(found) for found in list(self.seconds) if found[0] in names},
+        )
+
+    def attach(self, state: AuxiliaryState) -> None:
+        """Put back what was taken out."""
+        self._counts.update(state.counts)
+        self._groups.update(state.groups)
+        self._ages.update(state.ages)
+        self.seconds.update(state.seconds)
 
     def auxiliary_state(self) -> Iterator[tuple[str, Mapping[Any, object] | Arrays]]:
         """What is stored besides the rows of each view: counts of derivations, totals, orders of partitions, ages."""
@@ -136,7 +155,7 @@ class Linker:
             if name in saved.counts:
                 self._counts[name] = saved.counts[name]
             if name in saved.moments:
-                self._ages[name].moments.update(saved.moments[name])
+                self._ages[name].restore(saved.moments[name])
                 self._ages[name].timeline.now = saved.now[name]
         if section.component.relations in saved.seconds:
             self.seconds[section.component.relations] = saved.seconds[section.component.relations]
@@ -324,17 +343,29 @@ class Linker:
             assert driver is not None
             atom = m.rule.body[driver]
             assert isinstance(atom, Atom)
-            types = variable_types(m.rule, self.program.relations)
             into = Pending(views[m.rule.head.relation].pending)
-            function = compile_rule(m.rule, driver, into, self.tables.resolve, self.codes, types)
             if atom.relation in views:
-                views[atom.relation].variants.append(function)
+                views[atom.relation].variants.append(self._dependents(m.rule, driver, into, views[m.rule.head.relation]))
             else:
+                types = variable_types(m.rule, self.program.relations)
+                function = compile_rule(m.rule, driver, into, self.tables.resolve, self.codes, types)
                 seeds.append(Seed(function, self.tables.resolve(atom)))
         # Rules that do not read the component first: they need no other row.
         for m in sorted(proof.rules, key=lambda m: any(isinstance(a, Atom) and a.relation in views for a in m.rule.body[1:])):
             views[m.rule.head.relation].proofs.append(self._proof(m.rule, views))
         return AgedDeletions(tuple(seeds), tuple(views.values()), timeline)
+
+    def _dependents(self, rule: Rule, driver: int, into: Pending, view: AgedView) -> Compiled:
+        """(Di) from a hidden leaf, for the keys that are due."""
+        types = variable_types(rule, self.program.relations)
+        if len(rule.head.terms) != 2:
+            return compile_rule(rule, driver, into, self.tables.resolve, self.codes, types)
+        due = Atom(rule.head.relation, rule.head.terms[:1], Variant.EARLIER)  # no rule (Di) has such a literal
+
+        def resolve(atom: Atom) -> Readable:
+            return view.due if atom == due else self.tables.resolve(atom)
+
+        return compile_rule(Rule(rule.head, (*rule.body, due), rule.span), driver, into, resolve, self.codes, types)
 
     def _proof(self, rule: Rule, views: Mapping[str, AgedView]) -> Compiled:
         """A function from a leaf of rows that may be deleted to those of them that earlier rows derive."""

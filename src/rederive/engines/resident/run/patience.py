@@ -16,8 +16,8 @@ from time import process_time
 from rederive.engines.resident.run.fixpoint import Meter
 
 LEAST = 0.01  # seconds: no work is given up sooner; evaluations from scratch that are faster are too fast to measure
-SHARE = 0.125  # of the time of an evaluation from scratch; with that itself, which reads the change too, about 1.5 times
-WITHOUT_LOSSES = 4.0  # times as long where rows only enter: each new row is joined once, as from scratch
+SHARE = 0.1  # of the time of an evaluation from scratch; with that itself, which reads the change too, about 1.5 times
+WITHOUT_LOSSES = 5.0  # times as long where rows only enter: each new row is joined once, as from scratch
 SLACK = 4.0  # an evaluation from scratch may take this many times what is known; times vary, and relations grow
 MORE = 4.0  # times the time that was not enough
 GUESSED = 4e-6  # seconds for a row that is read, measured on closures that are derived in two states

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from rederive.analysis.closure import closure_from, closure_of
@@ -53,6 +54,14 @@ def groups_class(aggregate: Aggregate) -> type[Groups]:
     return Groups if aggregate.function in TOTALS else RefoldedGroups
 
 
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """Tables that were taken out of a program, until it is known that they are not needed any more."""
+
+    tables: Mapping[tuple[str, Variant], Table]
+    wide: Mapping[str, ColumnTable]
+
+
 class Tables:
     """The tables of all relations and variants, made when first named.
 
@@ -83,15 +92,26 @@ class Tables:
         self.states = maintenance.states
         self.on_demand = frozenset(on_demand)
 
-    def drop(self, relations: frozenset[str], emptied: Collection[str]) -> None:
-        """Forget the tables of some relations, and empty those of others that are derived on demand again."""
-        gone = [table for (name, _), table in self._tables.items() if name in relations]
-        self._tables = {key: table for key, table in self._tables.items() if key[0] not in relations}
-        self._wide = {name: table for name, table in self._wide.items() if name not in relations}
-        self.transient = [table for table in self.transient if not any(table is one for one in gone)]
-        self.answers = {key: found for key, found in self.answers.items() if relations.isdisjoint(key[0].relations)}
-        for name in emptied:
-            self.table(name).clear()
+    def detach(self, relations: Collection[str], unstored: Collection[str] = ()) -> Detached:
+        """Take out the tables of some relations, and the stored ones of others; what was derived of them is forgotten."""
+        if not relations and not unstored:
+            return Detached({}, {})
+        changed = {*relations, *unstored}
+        keys = [key for key in self._tables if key[0] in relations or (key[0] in unstored and key[1] is Variant.OLD)]
+        taken = {key: self._tables.pop(key) for key in keys}
+        wide = {name: self._wide.pop(name) for name in changed if name in self._wide}
+        identities = set(map(id, taken.values()))
+        self.transient = [table for table in self.transient if id(table) not in identities]
+        # One by one: the hash of a component is that of all its rules.
+        for key in [key for key in self.answers if not changed.isdisjoint(key[0].relations)]:
+            del self.answers[key]
+        return Detached(taken, wide)
+
+    def attach(self, detached: Detached) -> None:
+        """Put back what was taken out."""
+        self._tables.update(detached.tables)
+        self._wide.update(detached.wide)
+        self.transient += [table for (_, variant), table in detached.tables.items() if variant is not Variant.OLD]
 
     def table(self, relation: str, variant: Variant = Variant.OLD) -> Table:
         """Return the table of a relation in one variant, made when it is first named."""

@@ -187,16 +187,21 @@ def _check_table(table: pa.Table, relation: Relation, jobs: Jobs) -> tuple[Frame
 
 
 def _on_executors(numbered: Sequence[_NumberedRows], relation: Relation, jobs: Jobs) -> tuple[Frame, dict[bool, Ends]]:
-    types = shown(relation.types)
     plan = requests_plan(relation, [(jobs.queries.scan(one.rows), one.number, one.stays, one.upserts) for one in numbered])
-    found = jobs.frames.of_data(jobs.queries.data(plan), types, sum(len(one.rows) for one in numbered))
-    rows = jobs.queries.collect(ends_plan(relation, jobs.queries.scan(found)))
+    found = jobs.frames.of_data(jobs.queries.data(plan), shown(relation.types), sum(len(one.rows) for one in numbered))
+    return found, find_ends(found, relation, jobs)
+
+
+def find_ends(requests: Frame, relation: Relation, jobs: Jobs) -> dict[bool, Ends]:
+    """The least and greatest values of the first identity column on both sides; refused where a row lacks a value."""
+    types = shown(relation.types)
+    rows = jobs.queries.collect(ends_plan(relation, jobs.queries.scan(requests)))
     for row in rows:
         if row[1] is not None:
             raise missing_value(relation, row[1])
     by = types[identity(relation)[0]] if relation.arity else types[0]
     values = from_spark((row[2:] for row in rows), (by, by))
-    return found, {bool(row[0]): (low, high) for row, (low, high) in zip(rows, values, strict=True)}
+    return {bool(row[0]): (low, high) for row, (low, high) in zip(rows, values, strict=True)}
 
 
 def requests_plan(relation: Relation, operations: Sequence[tuple[Plan, int | None, int, int]]) -> Plan:

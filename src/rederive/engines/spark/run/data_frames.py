@@ -11,19 +11,19 @@ from typing import Self
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, count, lit, sum_distinct, xxhash64
+from pyspark.sql import DataFrame, Window
+from pyspark.sql.functions import col, count, lit, row_number, sum_distinct, xxhash64
 
 from rederive.engines.protocol import Bulk
 from rederive.engines.spark.plan.sources import Distributed, Frame, Local, Types
 from rederive.engines.spark.run.arrow_sets import cast_columns
 from rederive.engines.spark.run.jobs import Jobs
 from rederive.engines.spark.session.sessions import at_most, executed, in_session, run_in_parallel
-from rederive.engines.spark.session.types import columns, from_arrow
+from rederive.engines.spark.session.types import column, columns, from_arrow
 from rederive.engines.spark.tuning import Tuning
 from rederive.errors import NullInKey
 from rederive.ir.rules import Relation
-from rederive.ir.terms import Row
+from rederive.ir.terms import NUMBER, Row
 
 
 def missing_value(relation: Relation, position: int) -> NullInKey:
@@ -111,6 +111,11 @@ class DataFrameRows(Bulk):
         return self.evaluated.table if self.evaluated is not None else self._table
 
     @property
+    def is_in_driver(self) -> bool:
+        """Whether this process has the rows: few of them come with the job that evaluates a held frame."""
+        return self.table is not None or (self.is_held and self.collect(Tuning()) is not None)
+
+    @property
     def as_given(self) -> DataFrame:
         """The rows, not checked yet, under the names that their columns have."""
         return self._given.data if isinstance(self._given, Distributed) else self._given
@@ -145,9 +150,11 @@ class DataFrameRows(Bulk):
         """
         most = tuning.arrow_rows // 2
         if self.table is None and self.types and most > self._tried:
-            data = at_most(most, self.as_given)
-            if int(executed(data).getNumPartitions()) > tuning.collected_partitions:
+            partitions = int(executed(self.as_given).getNumPartitions())
+            if partitions > tuning.collected_partitions:
                 return None
+            most = min(most, tuning.sent_rows // max(partitions, 1))
+            data = at_most(most, self.as_given)
             # A partition that reached the limit may have been cut: fewer rows in all than one limit mean that none was.
             table = data.toArrow()
             if table.num_rows < most:
@@ -186,6 +193,14 @@ class DataFrameRows(Bulk):
         (found,) = hashes.agg(count("h"), sum_distinct("h")).collect()
         return f"{found[0]}:{found[1]}"
 
+    def number_copies(self) -> DataFrameRows:
+        """The rows with one more column, which numbers the copies of each row from 1."""
+        alike = Window.partitionBy(*columns(self.types)).orderBy(lit(0))  # copies are equal: any order serves
+        data = self.data.withColumn(column(len(self.types)), row_number().over(alike).cast("long"))
+        found = DataFrameRows.counted(data, (*self.types, NUMBER), self._number)
+        found._is_distinct = True
+        return found
+
 
 def take_rows(rows: Iterable[Row], types: Types, jobs: Jobs) -> Frame:
     """Rows, or a data frame of any session, as a frame of distinct rows."""
@@ -201,7 +216,8 @@ def take_rows(rows: Iterable[Row], types: Types, jobs: Jobs) -> Frame:
         return jobs.frames.of_data(rows.data, types, len(rows), ends)
     if rows.is_in_place:
         return frame_in_place(rows, types, jobs)
-    return jobs.queries.materialize_data(_in_own_session(rows.data, types, jobs).distinct(), types)
+    data = _in_own_session(rows.data, types, jobs)
+    return jobs.queries.materialize_data(data if rows._is_distinct else data.distinct(), types)
 
 
 def frame_in_place(rows: DataFrameRows, types: Types, jobs: Jobs) -> Distributed:

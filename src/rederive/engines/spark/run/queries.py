@@ -20,7 +20,7 @@ from rederive.engines.spark.plan.sources import Combined, Difference, Distribute
 from rederive.engines.spark.run.arrow_sets import Signed, can_compare, cast_columns, subtract
 from rederive.engines.spark.run.frames import Frames, Scratch
 from rederive.engines.spark.session.sessions import at_most, executed
-from rederive.engines.spark.session.types import from_arrow, from_spark, to_arrow
+from rederive.engines.spark.session.types import columns, from_arrow, from_spark, to_arrow
 from rederive.engines.spark.tuning import Tuning
 from rederive.ir.terms import Row
 
@@ -96,8 +96,9 @@ class Queries:
         evaluated, tuning = self.cut_lineage(data, types), self.tuning
         if not is_large:
             # One job for few rows: no partition has more than the limit, so if all together have no more, none was cut. The
-            # partitions of a checkpoint are computed whole, also for their first rows alone.
+            # partitions of a checkpoint are computed whole, also for their first rows alone. Of many partitions, each sends less.
             most = max(tuning.driver_rows, min(tuning.arrow_rows, tuning.collected_rows))
+            most = min(most, tuning.sent_rows // int(executed(evaluated).getNumPartitions() or 1))
             table = at_most(most + 1, evaluated).toArrow()
             if table.num_rows <= most:
                 self.touch(table.num_rows)
@@ -147,7 +148,9 @@ class Queries:
         """At most so many rows of a source; Spark stops when it has them."""
         if isinstance(source, Local):
             return list(source.rows)[:limit]
-        return from_arrow(self.data(self.select(source)).limit(limit).toArrow(), source.types)
+        # The data of a frame outlives its name.
+        data = source.data.select(*columns(source.types)) if isinstance(source, Distributed) else self.data(self.select(source))
+        return from_arrow(data.limit(limit).toArrow(), source.types)
 
     def table(self, source: Source) -> pa.Table:
         """All rows of a source as an Arrow table, however many there are."""

@@ -25,7 +25,7 @@ from rederive.engines.spark.plan.expressions import (
     refs,
     renumbered,
 )
-from rederive.engines.spark.plan.nodes import Filter, GroupBy, Plan, Projection, exists
+from rederive.engines.spark.plan.nodes import Filter, GroupBy, Limit, Plan, Projection, exists
 from rederive.engines.spark.plan.rule_query import ERROR
 from rederive.engines.spark.plan.sources import Frame, Types
 from rederive.engines.spark.run.jobs import Jobs
@@ -135,7 +135,7 @@ def _fold_in_python(aggregate: Aggregate, source: Types, rows: Plan, types: Type
     found = jobs.queries.scan(jobs.frames.of_data(data, types, 0))
     # Read once more where it succeeds: an error ends the transaction, so its text need not be cheap.
     failed = Projection(Filter(found, (NullTest(ColumnRef(ERROR), is_null=False),)), (Named(ColumnRef(ERROR), column(0)),))
-    for (error,) in jobs.queries.collect(failed):
+    for (error,) in jobs.queries.collect(Limit(failed, 1)):
         raise overflow_error(aggregate, types[-1]) if error == _OVERFLOW else EvaluationError(str(error))
     return jobs.queries.materialize(Projection(found, refs(types)), types)
 
