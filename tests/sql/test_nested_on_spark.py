@@ -22,6 +22,7 @@ VIEWS = {
     "mapped": "SELECT k, transform(a, (x, i) -> x + i) AS f, map_filter(m, (n, v) -> v > 0) AS p, s.x, b, i FROM t",
     "exploded": "SELECT k, p, x FROM t LATERAL VIEW OUTER posexplode(a) e AS p, x",
     "grouped": "SELECT s.x, collect_list(a) AS l, count(*) AS n FROM t GROUP BY s.x",
+    "texts": "SELECT k, to_csv(struct(k, s.x, i)) AS w, from_csv(concat(k, ',', s.x), 'a INT, b STRING, c DATE') AS c FROM t",
     "alike": "SELECT t.k, o.k AS j FROM t JOIN t AS o ON t.s = o.s AND t.k <= o.k WHERE t.b <> X'01'",
 }
 MORE: list[tuple[Any, ...]] = [

@@ -51,6 +51,13 @@ EXPRESSIONS = (
     "coalesce(ts, TIMESTAMP'1893-03-31 23:59:00')",
     "TIMESTAMP'2018-11-04 00:00:00'",
     "CAST(DATE'2018-11-04' AS TIMESTAMP)",
+    "ts + make_ym_interval(1, 1)",
+    "ts - make_interval(0, 1, 0, 1, 1, 30, 0.5)",
+    "to_csv(struct(ts))",
+    "to_json(struct(ts))",
+    "CAST(struct(ts) AS STRING)",
+    "from_csv(CAST(ts AS STRING), 'a TIMESTAMP').a",
+    "from_json(to_json(struct(CAST(ts AS STRING) AS a)), 'a TIMESTAMP').a",
 )
 TEXTS = (
     "2026", "2026-3", "2026-03-29", "2026-03-29 02:30:00", "2026-03-29T02:30", "2026-03-29 2", "2026-10-25 02:30:00.1234567",

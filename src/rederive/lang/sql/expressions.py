@@ -19,7 +19,7 @@ from rederive.ir.terms import BOOLEAN, NUMBER, SYMBOL, UTC, Call, Constant, Kind
 from rederive.lang.sql.array_functions import subscript
 from rederive.lang.sql.column_defaults import Lowered
 from rederive.lang.sql.functions import FUNCTIONS, WRITTEN_BY_REWRITINGS
-from rederive.lang.sql.intervals import interval_parts, is_interval
+from rederive.lang.sql.intervals import interval_parts, is_interval, is_mixed
 from rederive.lang.sql.invocation import AGGREGATES, WINDOW_FUNCTIONS, Invocation, invocation_of
 from rederive.lang.sql.literals import cast_constant, hex_bytes, numeric_literal
 from rederive.lang.sql.lowered_relation import TypedTerm
@@ -337,7 +337,8 @@ class ExpressionLowering:
         terms = [argument.term for argument in arguments]
         # A term is self-contained: the zone of the database is a constant in it, so that both engines compute the same.
         zone = self.context.builder.zone
-        if zone != UTC and name in ZONED and MOMENT in (gives, *(argument.type for argument in arguments)):
+        types = (gives, *(argument.type for argument in arguments))
+        if zone != UTC and name in ZONED and any(found.type.contains(Kind.TIMESTAMP) for found in types):
             terms.append(Constant(zone, SYMBOL))
         return TypedTerm(Call(name, tuple(terms), gives=gives.type), gives, nullable)
 
@@ -476,7 +477,12 @@ class ExpressionLowering:
         moment = self.lower(other)
         if moment.type == DURATION:
             return self.time_arithmetic("+" if sign == 1 else "-", moment, self.duration(interval), node)
-        for part in interval_parts(interval, self.context):
+        parts = list(interval_parts(interval, self.context))
+        has_time = any(part.unit == "MICROSECOND" for part in parts)
+        if is_mixed(interval) and moment.type != MOMENT and (has_time or moment.type != DAY):
+            hint = "cast it to TIMESTAMP"
+            raise self.context.unsupported(f"{moment.type} and make_interval with a time of day", node, hint)
+        for part in parts:
             amount = numeric_literal(str(part.amount * sign))
             if part.factor is not None:
                 factor = self.lower(part.factor)

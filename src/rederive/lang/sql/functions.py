@@ -11,6 +11,7 @@ from typing import Final
 from rederive.lang.sql.array_functions import ARRAY_FUNCTIONS
 from rederive.lang.sql.binary_functions import binary_functions
 from rederive.lang.sql.choice_functions import CHOICES
+from rederive.lang.sql.csv_functions import CSV_FUNCTIONS
 from rederive.lang.sql.date_functions import DATE_FUNCTIONS, window_moment, window_start
 from rederive.lang.sql.invocation import SqlFunction
 from rederive.lang.sql.json_functions import JSON_FUNCTIONS
@@ -40,7 +41,7 @@ _ALIASES: Final = {
     "to_varchar": "to_char",
 }
 # Their types follow from the arguments.
-NESTED: Final = {**ARRAY_FUNCTIONS, **MAP_FUNCTIONS, **LAMBDA_FUNCTIONS, **JSON_FUNCTIONS}
+NESTED: Final = {**ARRAY_FUNCTIONS, **MAP_FUNCTIONS, **LAMBDA_FUNCTIONS, **JSON_FUNCTIONS, **CSV_FUNCTIONS}
 _TEXTS: Final[dict[str, SqlFunction]] = {
     **{name: plain_function(found) for name, found in BUILT_INS.items() if name not in (*_INTERNAL, *NESTED) and " " not in name},
     **NESTED,

@@ -1,4 +1,4 @@
-"""Intervals as written: INTERVAL 1 HOUR 30 MINUTES, INTERVAL '1 2:03:04' DAY TO SECOND, n * INTERVAL 1 DAY."""
+"""Intervals as written: INTERVAL 1 HOUR 30 MINUTES, INTERVAL '1 2:03:04' DAY TO SECOND, n * INTERVAL 1 DAY, make_interval(1)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import reduce
 from typing import Final
 
 from sqlglot import exp
 
+from rederive.errors import WrongArity
 from rederive.lang.sql.statement_context import StatementContext
 from rederive.scalar.sql.calendar_steps import MICROSECONDS, MONTH_UNITS
 
@@ -17,6 +19,8 @@ from rederive.scalar.sql.calendar_steps import MICROSECONDS, MONTH_UNITS
 _FIELDS: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 _SPAN: Final = re.compile(r"\s*([+-]?)\s*(?:(\d+)\s+)?(\d+(?::\d+)*(?:\.\d+)?)\s*", re.ASCII)
 _YEARS: Final = re.compile(r"\s*([+-]?)(\d+)-(\d+)\s*", re.ASCII)
+# Functions of parts: the most arguments of each.
+_MADE: Final = {"make_ym_interval": 2, "make_interval": 7, "try_make_interval": 7}
 _WORDS: Final = re.compile(r"\s*([+-]?\s*\d+(?:\.\d+)?)\s+([a-z]+)\s*", re.ASCII | re.IGNORECASE)
 
 
@@ -34,6 +38,8 @@ def is_interval(node: exp.Expr) -> bool:
     match node:
         case exp.Interval():
             return True
+        case exp.Anonymous():
+            return node.name.lower() in _MADE
         case exp.Paren() | exp.Neg():
             return is_interval(node.this)
         case exp.Add() | exp.Sub():
@@ -43,11 +49,21 @@ def is_interval(node: exp.Expr) -> bool:
     return False
 
 
+def is_mixed(node: exp.Expr) -> bool:
+    """Whether an interval is one of make_interval, which has months and also days and smaller units."""
+    match node:
+        case exp.Paren() | exp.Neg():
+            return is_mixed(node.this)
+        case exp.Anonymous():
+            return node.name.lower() in ("make_interval", "try_make_interval")
+    return False
+
+
 def interval_parts(node: exp.Expr, context: StatementContext) -> Iterator[IntervalPart]:
-    """The parts of an interval: months, or days and then microseconds. As in Spark, months do not mix with the others."""
+    """The parts of an interval: months, days and microseconds. As in Spark, only make_interval mixes months with the others."""
     order = ("MONTH", "DAY", "MICROSECOND")
     found = sorted(_parts(node, 1, None, context), key=lambda part: order.index(part.unit))
-    if len({part.unit == "MONTH" for part in found}) > 1:
+    if not is_mixed(node) and len({part.unit == "MONTH" for part in found}) > 1:
         hint = "add them one after the other: date + INTERVAL 1 MONTH + INTERVAL 1 DAY"
         raise context.unsupported("an interval of months and of days or smaller units", node, hint)
     yield from found
@@ -59,6 +75,8 @@ def _parts(node: exp.Expr, sign: int, factor: exp.Expr | None, context: Statemen
             yield from _parts(node.this, sign, factor, context)
         case exp.Neg():
             yield from _parts(node.this, -sign, factor, context)
+        case exp.Add() | exp.Sub() if is_mixed(node.this) or is_mixed(node.expression):
+            raise context.unsupported("a sum of make_interval and another interval", node, "add them one after the other")
         case exp.Add() | exp.Sub():
             yield from _parts(node.this, sign, factor, context)
             yield from _parts(node.expression, sign if isinstance(node, exp.Add) else -sign, factor, context)
@@ -69,6 +87,47 @@ def _parts(node: exp.Expr, sign: int, factor: exp.Expr | None, context: Statemen
             yield from _parts(one, sign, other, context)
         case exp.Interval():
             yield from (IntervalPart(unit, sign * amount, factor) for unit, amount in _literal(node, context))
+        case exp.Anonymous() if factor is None:
+            yield from (IntervalPart(unit, sign, total) for unit, total in _made(node, context))
+        case _:
+            raise context.unsupported("a multiple of this interval", node, "multiply its arguments")
+
+
+def _made(node: exp.Anonymous, context: StatementContext) -> Iterator[tuple[str, exp.Expr]]:
+    """The months, days and microseconds of make_interval and make_ym_interval, as sums that fail as Spark's do."""
+    name, given = node.name.lower(), node.expressions
+    if len(given) > _MADE[name]:
+        raise WrongArity(f"'{name}' takes 0 to {_MADE[name]} arguments, not {len(given)}", context.span(node))
+    total = _tried_total if name.startswith("try_") else _total
+    if name == "make_ym_interval":
+        given = [*given[:1], *[exp.Literal.number(0)] * (1 - len(given)), *given[1:]]
+    pairs = (("MONTH", 12, given[:2]), ("DAY", 7, given[2:4]))
+    for unit, size, parts in pairs:
+        if parts:
+            whole: list[exp.Expr] = [exp.cast(part.copy(), exp.DType.INT) for part in parts]
+            yield unit, total(whole, size)
+    if clock := given[4:]:
+        sizes = (MICROSECONDS["HOUR"], MICROSECONDS["MINUTE"])
+        counts = [exp.cast(exp.cast(part.copy(), exp.DType.INT), exp.DType.BIGINT) for part in clock[:2]]
+        if len(clock) == 3:
+            seconds = exp.cast(clock[2].copy(), exp.DataType.build("DECIMAL(18, 6)"))
+            counts.append(exp.cast(_times(seconds, MICROSECONDS["SECOND"]), exp.DType.BIGINT))
+        scaled = [_times(count, size) for count, size in zip(counts, (*sizes, 1), strict=False)]
+        yield "MICROSECOND", reduce(lambda one, two: exp.Add(this=one, expression=two), scaled)
+
+
+def _total(parts: list[exp.Expr], size: int) -> exp.Expr:
+    large = _times(parts[0], size)
+    return large if len(parts) == 1 else exp.Add(this=large, expression=parts[1])
+
+
+def _tried_total(parts: list[exp.Expr], size: int) -> exp.Expr:
+    large = exp.Anonymous(this="try_multiply", expressions=[parts[0], exp.Literal.number(size)])
+    return large if len(parts) == 1 else exp.Anonymous(this="try_add", expressions=[large, parts[1]])
+
+
+def _times(value: exp.Expr, size: int) -> exp.Expr:
+    return exp.Mul(this=value, expression=exp.Literal.number(size)) if size != 1 else value
 
 
 def _literal(node: exp.Interval, context: StatementContext) -> Iterator[tuple[str, int]]:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from rederive.lang.sql.expressions import ExpressionLowering
 
 
-def _literal(lower: ExpressionLowering, node: exp.Expr, what: str) -> str:
+def literal_text(lower: ExpressionLowering, node: exp.Expr, what: str) -> str:
+    """The text that an argument is; `what` says in an error what must be a literal."""
     term = lower.lower(node).term
     if not isinstance(term, Constant) or not isinstance(term.value, str):
         raise lower.context.unsupported(f"{what} that is not a literal", node)
@@ -40,13 +41,16 @@ def _json_object(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     return lower.call("get_json_object", arguments, STRING, nullable=True)
 
 
-def _schema(lower: ExpressionLowering, node: exp.Expr) -> SqlType:
-    text = _literal(lower, node, "a schema")
+def schema_literal(lower: ExpressionLowering, node: exp.Expr) -> SqlType:
+    """The type that a schema means, which is a literal: columns of a struct, or a type."""
+    text = literal_text(lower, node, "a schema")
     for written in (text, f"STRUCT<{text}>"):
         try:
             parsed = exp.DataType.build(written, dialect=AnsiSpark)
         except SqlglotError:
             continue
+        if any(part.this is exp.DType.TIMESTAMPNTZ for part in parsed.find_all(exp.DataType)):
+            raise lower.context.unsupported("TIMESTAMP_NTZ in a schema", node, "use TIMESTAMP")
         if isinstance(parsed.this, exp.DType) and (parsed.expressions or written == text):
             return named_type(parsed, lower.context)
     raise lower.context.unsupported(f"the schema '{text}'", node, "write 'a INT, b STRING' or a type such as 'ARRAY<INT>'")
@@ -54,7 +58,7 @@ def _schema(lower: ExpressionLowering, node: exp.Expr) -> SqlType:
 
 def _from_json(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     text = lower.cast(lower.lower(call.arguments[0]), STRING, call.node)
-    gives = _schema(lower, call.arguments[1])
+    gives = schema_literal(lower, call.arguments[1])
     if not gives.type.parts or (gives.entry is not None and gives.entry[0] != STRING):
         raise TypeClash(f"from_json gives a struct, an array or a map of texts, not {gives}", lower.context.span(call.node))
     return lower.call("from_json", [text], gives, nullable=True)
@@ -69,7 +73,7 @@ def _to_json(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
 
 def _schema_of_json(lower: ExpressionLowering, call: Invocation) -> TypedTerm:
     try:
-        found = schema_of_json(_literal(lower, call.arguments[0], "a JSON text of schema_of_json"))
+        found = schema_of_json(literal_text(lower, call.arguments[0], "a JSON text of schema_of_json"))
     except (ValueError, ScalarError) as error:
         raise lower.context.unsupported(f"schema_of_json of this text: {error}", call.node) from None
     return TypedTerm(Constant(found, STRING.type), STRING, False)

@@ -12,7 +12,7 @@ _TIME_TYPE: Final = "the type TIME is not supported: use a TIMESTAMP, or an INTE
 _GEO: Final = "spatial types are not supported: hold well-known binary as BINARY"
 _JAVA: Final = "it calls Java code: use a function of docs/sql.md"
 _FORMAT: Final = "decode the values before you insert them, and use ARRAY, STRUCT and MAP columns"
-_XML: Final = "XML is not supported: use JSON with from_json, or decode it before you insert the row"
+_XML: Final = "XML and XPath are Java's parsers: use JSON with from_json, or decode it before you insert the row"
 _VARIANT: Final = "the type VARIANT is not supported: use get_json_object(text, '$.a[0].b'), or from_json(text, 'a INT, ...')"
 _KEY: Final = "encrypt and decrypt the values before you insert them"
 
@@ -32,11 +32,9 @@ _HINTS: Final = (
     ("bitmap_construct_agg bitmap_or_agg bitmap_and_agg", "use count(DISTINCT ...) or collect_set"),
     ("parse_json try_parse_json variant_get try_variant_get is_variant_null is_valid_variant to_variant_object", _VARIANT),
     ("schema_of_variant schema_of_variant_agg variant_explode variant_explode_outer", _VARIANT),
-    ("from_csv schema_of_csv", "use split(text, ',') and casts, or read the file into a table"),
-    ("to_csv", "use concat_ws(',', ...)"),
     ("sentences", "use split and regexp_extract_all: the rules of words and sentences are Java's"),
-    ("make_interval try_make_interval", "add each unit: ts + n * INTERVAL 1 DAY, or use make_dt_interval"),
-    ("make_ym_interval", "use add_months(d, n), or d + n * INTERVAL 1 MONTH"),
+    ("make_interval try_make_interval", "add it to a time or subtract it: ts + make_interval(...); or use make_dt_interval"),
+    ("make_ym_interval", "add it to a time or subtract it: d + make_ym_interval(1, 6)"),
     ("vector_avg vector_sum", "use sum and avg of the elements, with posexplode and GROUP BY"),
     (
         "vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize",

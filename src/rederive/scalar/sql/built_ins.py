@@ -10,6 +10,7 @@ from rederive.scalar.sql.built_in import BuiltIn
 from rederive.scalar.sql.calendar_steps import STEPS
 from rederive.scalar.sql.casts import FLOATS
 from rederive.scalar.sql.checks import CHECKS
+from rederive.scalar.sql.csv_values import CSV_VALUES
 from rederive.scalar.sql.dates import DATES
 from rederive.scalar.sql.format_string import FORMATS
 from rederive.scalar.sql.hashes import HASHES
@@ -26,6 +27,6 @@ from rederive.scalar.sql.text import TEXT
 
 _ALL: Final = (
     *TEXT, *PATTERNS, *HASHES, *MATHEMATICS, *BITS, *DATES, *STEPS, *FORMATS, *ARRAYS, *MAPS, *HIGHER_ORDER, *JSON, *JSON_VALUES,
-    *BINARIES, *INTERVALS, *CHECKS, *FLOATS, *NUMBER_FORMATS,
+    *CSV_VALUES, *BINARIES, *INTERVALS, *CHECKS, *FLOATS, *NUMBER_FORMATS,
 )  # fmt: skip
 BUILT_INS: Final[dict[str, BuiltIn]] = {found.name: found for found in _ALL}

@@ -8,7 +8,7 @@ import datetime
 import json
 import math
 import re
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
 from rederive.ir.floats import canonical, single
@@ -16,16 +16,14 @@ from rederive.ir.nested import Map, Struct, nested_class
 from rederive.ir.terms import SYMBOL, UTC, Kind, Part, Type
 from rederive.scalar.failures import ScalarError, check_length
 from rederive.scalar.sql.built_in import BuiltIn
-from rederive.scalar.sql.casts import to_date, to_text, wall_time
+from rederive.scalar.sql.casts import to_text, wall_time
+from rederive.scalar.sql.field_values import NO_VALUE, decimal_field, time_field
 from rederive.scalar.sql.json_text import JsonKind, JsonValue, no_constant, read_json
-from rederive.time_zones import offset_at, parse_instant
+from rederive.time_zones import offset_at
 from rederive.values import from_text, interval_text
 
-_EXACT: Final = Context(prec=100)
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
 _DIGITS: Final = re.compile(r"[+-]?([0-9]+)", re.ASCII)
 _NOT_FINITE: Final = ("NaN", "+INF", "+Infinity", "Infinity", "-INF", "-Infinity")
-_NONE: Final = object()  # a value that does not fit its type
 
 
 def _from_json(gives: Type, text: str, zone: str = UTC) -> Any:
@@ -40,7 +38,7 @@ def _from_json(gives: Type, text: str, zone: str = UTC) -> Any:
     if read.kind is JsonKind.OBJECT and gives.kind is Kind.ARRAY and gives.parts[0].type.kind is Kind.STRUCT:
         read = JsonValue(JsonKind.ARRAY, (read,))  # one object counts as an array of one
     found = _read(read, gives, 64, zone)
-    return nothing if found is _NONE or found is None else found
+    return nothing if found is NO_VALUE or found is None else found
 
 
 def _read(read: JsonValue, type: Type, bits: int, zone: str) -> Any:
@@ -66,30 +64,30 @@ def _read(read: JsonValue, type: Type, bits: int, zone: str) -> Any:
             return read.value
         case Kind.NUMBER, JsonKind.INTEGER:
             number = int(read.value) if len(read.value) < 40 else 2**100
-            return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else _NONE
+            return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else NO_VALUE
         case Kind.FLOAT, JsonKind.INTEGER | JsonKind.FRACTION:
             return _float(read.value, bits)
         case Kind.DECIMAL, JsonKind.INTEGER | JsonKind.FRACTION | JsonKind.STRING:
-            return _decimal(read.value, type)
+            return decimal_field(read.value, type)
         case Kind.FLOAT, JsonKind.STRING if read.value in _NOT_FINITE:
             return _float(read.value, bits)
         case Kind.TIMESTAMP, JsonKind.INTEGER:
             return _from_seconds(read.value)
         case ((Kind.DATE | Kind.TIMESTAMP | Kind.BINARY | Kind.INTERVAL), JsonKind.STRING):
             return _from_string(read.value, type, zone)
-    return _NONE
+    return NO_VALUE
 
 
 def _whole(type: Type, parts: list[Any], keys: tuple[str, ...] | None = None) -> Any:
     """An array or a map; an element that does not fit leaves none, as in Spark. A field of a struct would be NULL."""
-    if any(part is _NONE for part in parts):
-        return _NONE
+    if any(part is NO_VALUE for part in parts):
+        return NO_VALUE
     return nested_class(type)(parts if keys is None else zip(keys, parts, strict=True))
 
 
 def _part(read: JsonValue, part: Part, zone: str) -> Any:
     found = _read(read, part.type, part.bits, zone)
-    return None if found is _NONE else found
+    return None if found is NO_VALUE else found
 
 
 def _float(text: str, bits: int) -> float:
@@ -99,34 +97,22 @@ def _float(text: str, bits: int) -> float:
 def _from_seconds(text: str) -> Any:
     """A timestamp that is written as an integer: the seconds since 1970."""
     if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
-        return _NONE
+        return NO_VALUE
     try:
         return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(text))
     except OverflowError:
         raise ScalarError(f"{text} seconds since 1970 are outside of the years 1 to 9999") from None
 
 
-def _decimal(text: str, type: Type) -> Any:
-    if _DECIMAL.fullmatch(text := text.replace(",", "")) is None:
-        return _NONE
-    try:
-        found = Decimal(text).quantize(Decimal(1).scaleb(-type.scale), ROUND_HALF_UP, _EXACT)
-    except InvalidOperation:
-        return _NONE
-    return found if len(found.as_tuple().digits) <= type.precision else _NONE
-
-
 def _from_string(text: str, type: Type, zone: str) -> Any:
-    try:
-        if type.kind is Kind.TIMESTAMP:
-            return parse_instant(text, zone)
-        if type.kind is Kind.DATE:
-            return to_date(type, text)
-        return base64.b64decode(text, validate=True) if type.kind is Kind.BINARY else from_text(text, type)
-    except (ValueError, binascii.Error, OverflowError, ScalarError):
-        if type.kind is Kind.DATE and (digits := _DIGITS.fullmatch(text)) is not None:
+    if type.kind in (Kind.TIMESTAMP, Kind.DATE):
+        if type.kind is Kind.DATE and (digits := _DIGITS.fullmatch(text)) is not None and len(digits[1]) != 4:
             return _from_days(text, len(digits[1]))
-        return _NONE
+        return time_field(text, type, zone)
+    try:
+        return base64.b64decode(text, validate=True) if type.kind is Kind.BINARY else from_text(text, type)
+    except (ValueError, binascii.Error):
+        return NO_VALUE
 
 
 def _from_days(text: str, digits: int) -> datetime.date:
@@ -158,7 +144,7 @@ def _written(value: Any, zone: str) -> str:
         case Decimal():
             return format(value, "f")
         case datetime.datetime():
-            return _quoted(_iso(value, zone))
+            return _quoted(iso_text(value, zone))
         case datetime.date():
             return _quoted(value.isoformat())
         case datetime.timedelta():
@@ -174,13 +160,13 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _iso(instant: datetime.datetime, zone: str) -> str:
+def iso_text(instant: datetime.datetime, zone: str) -> str:
     """A timestamp with milliseconds and its offset: 2024-02-29T12:30:00.000+01:00."""
     wall = wall_time(instant, zone)
     seconds = int(offset_at(instant, zone).total_seconds()) if zone != UTC else 0
-    sign, minutes = "-" if seconds < 0 else "+", abs(seconds) // 60
-    offset = f"{sign}{minutes // 60:02}:{minutes % 60:02}" if seconds else "Z"
-    return f"{wall:%Y-%m-%dT%H:%M:%S}.{wall.microsecond // 1000:03}{offset}"
+    sign, (minutes, rest) = "-" if seconds < 0 else "+", divmod(abs(seconds), 60)
+    offset = f"{sign}{minutes // 60:02}:{minutes % 60:02}{f':{rest:02}' if rest else ''}" if seconds else "Z"
+    return f"{wall.isoformat(timespec='milliseconds')}{offset}"
 
 
 def schema_of_json(text: str) -> str:
