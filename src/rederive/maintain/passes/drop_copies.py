@@ -124,9 +124,10 @@ class _Rewriting:
             heappush(self._waiting, self._ranks[name])
 
     def _drop_sources(self, number: int) -> None:
-        """A rule that reads a window and the rows under it reads the window alone."""
+        """A rule that reads a window and the rows under it reads the window alone. Rules that nobody reads stay as they are."""
         rule = self.definitions[number]
-        if isinstance(rule, Rule) and (under := next((one for one in rule.body if self._is_under_window(one, rule)), None)):
+        under = next((one for one in rule.body if self._is_under_window(one, rule)), None) if isinstance(rule, Rule) else None
+        if isinstance(rule, Rule) and isinstance(under, Atom) and number in self._readers.get(under.relation, ()):
             self._put(number, replace(rule, body=tuple(one for one in rule.body if one is not under)))
 
     def _is_under_window(self, literal: Literal, rule: Rule) -> bool:
