@@ -49,6 +49,7 @@ def requests(chance: random.Random) -> Iterator[tuple[Action, list[Row], bool]]:
         yield chance.choice([Action.INSERT, Action.DELETE]), rows, chance.random() < 0.7
 
 
+@pytest.mark.slow
 def test_random_operations(spark: SparkSession, databases: tuple[rederive.Database, rederive.Database]) -> None:
     chance = random.Random(5)
     ours, witness = databases

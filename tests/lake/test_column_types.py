@@ -18,6 +18,7 @@ from rederive.lake.tables import Area, Lake, table_schema
 from rederive.lake.types import arrow_table, collect, dataframe
 from tests.lake.test_local_writes import changes
 from tests.lake.test_tables import net_changes
+from tests.selection import fast_only
 
 QUERY = """
     SELECT k, ts, wall, wall + INTERVAL '1' HOUR AS later, ts + INTERVAL '1' HOUR AS later_instant, wall + INTERVAL '1' DAY AS b,
@@ -52,7 +53,7 @@ def test_tables_of_views_have_the_types_of_the_query(spark: SparkSession, tmp_pa
         assert ("rederive.key", "k") in {(row["key"], row["value"]) for row in properties}
 
 
-@pytest.mark.parametrize("by_spark", [False, True], ids=["local", "spark"])
+@pytest.mark.parametrize("by_spark", fast_only([False, True], False), ids=["local", "spark"])
 def test_a_timestamp_is_an_instant_in_any_zone(spark: SparkSession, tmp_path: Path, by_spark: bool) -> None:
     """Around the end of summer time, where a wall clock time has two meanings."""
     berlin = spark.newSession()

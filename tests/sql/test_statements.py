@@ -320,7 +320,7 @@ def test_a_sum_beyond_bigint_is_an_error() -> None:
     db.sql(
         "CREATE TABLE n (v BIGINT); CREATE VIEW total AS SELECT sum(v) AS s FROM n; INSERT INTO n VALUES (9223372036854775807)"
     )
-    with pytest.raises(EvaluationError, match="total"):
+    with pytest.raises(EvaluationError, match="the sum in 'total' does not fit"):
         db.sql("INSERT INTO n VALUES (1)")
     assert db.rows("total") == [(9223372036854775807,)]
 

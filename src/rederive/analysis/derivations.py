@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 from rederive.analysis.graph import Component
-from rederive.ir.rules import Aggregate, Atom, Program, Rule
+from rederive.ir.rules import Aggregate, Atom, Definition, Program, Relation, Rule
 from rederive.ir.terms import Variable
+
+
+class Definitions(Protocol):
+    """A program, or what a pass has made of it so far."""
+
+    @property
+    def relations(self) -> Mapping[str, Relation]:
+        """All relations, by name."""
+
+    def definitions_of(self, name: str) -> tuple[Definition, ...]:
+        """The rules and aggregates that define a relation."""
 
 
 def derived_once(component: Component, program: Program) -> bool:
@@ -30,7 +44,7 @@ def derived_once(component: Component, program: Program) -> bool:
     return isinstance(rule, Rule) and derives_once(rule, program)
 
 
-def derives_once(rule: Rule, program: Program) -> bool:
+def derives_once(rule: Rule, program: Definitions) -> bool:
     """Whether each row of the head is derived by one binding of the variables at most."""
     atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
     known = _variables(rule.head)
@@ -50,12 +64,12 @@ def _variables(atom: Atom) -> frozenset[str]:
     return frozenset(term.name for term in atom.terms if isinstance(term, Variable))
 
 
-def _identity(atom: Atom, program: Program) -> frozenset[str]:
+def _identity(atom: Atom, program: Definitions) -> frozenset[str]:
     """The variables of an atom that determine its others."""
     return frozenset(t.name for i in _key(atom.relation, program) if isinstance(t := atom.terms[i], Variable))
 
 
-def _key(name: str, program: Program) -> tuple[int, ...]:
+def _key(name: str, program: Definitions) -> tuple[int, ...]:
     relation = program.relations[name]
     whole = tuple(range(relation.arity))
     definitions = program.definitions_of(name)

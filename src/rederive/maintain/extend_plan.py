@@ -156,7 +156,7 @@ def _extended(before: Planned, request: PlanRequest, change: _Change) -> Mainten
     if any(standing[name].component.relations not in replaced for name in changed if name in standing):
         return None
     # Other views that are derived on demand may read what would be stored no longer.
-    freed = any(standing[n[0]].strategy.is_stored and not section.strategy.is_stored for n, section in replaced.items())
+    freed = any(standing[n[0]].is_stored and not section.is_stored for n, section in replaced.items())
     if freed and (request.not_stored or request.conditions):
         return None
     fresh = tuple(section for section in sections if section.component.relations not in replaced)

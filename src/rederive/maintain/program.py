@@ -147,6 +147,11 @@ class Section:
     has_one_derivation: bool = False
 
     @cached_property
+    def is_stored(self) -> bool:
+        """Whether the rows of the section's views are stored between transactions."""
+        return self.strategy.is_stored
+
+    @cached_property
     def aggregate(self) -> Aggregate | None:
         """The aggregate that defines the section's view, where one does."""
         return next((d for d in self.component.definitions if isinstance(d, Aggregate)), None)
@@ -226,7 +231,7 @@ class MaintenanceProgram:
     @cached_property
     def stored_views(self) -> tuple[str, ...]:
         """The views whose rows are stored between transactions, in the order of their sections."""
-        return tuple(n for section in self.sections if section.strategy.is_stored for n in section.component.relations)
+        return tuple(n for section in self.sections if section.is_stored for n in section.component.relations)
 
     @property
     def components(self) -> dict[str, Component]:
@@ -266,4 +271,4 @@ class MaintenanceProgram:
         views = [name for name in extension.relations if self.program.is_view(name)]
         derived, stored = ([n for n in names if n not in gone] for names in (old.derived_views, old.stored_views))
         new["derived_views"] = (*derived, *(n for n in views if n not in own or own[n].strategy.is_derived_on_demand))
-        new["stored_views"] = (*stored, *(n for n in own if own[n].strategy.is_stored))
+        new["stored_views"] = (*stored, *(n for n in own if own[n].is_stored))

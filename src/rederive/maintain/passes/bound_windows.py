@@ -10,7 +10,7 @@ A change of one row moves the numbers of all rows after it; of the first three, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from rederive.analysis.graph import edges, needed
@@ -22,17 +22,32 @@ _MIRRORED = {Operator.GT: Operator.LT, Operator.GE: Operator.LE, Operator.EQ: Op
 
 def bound_windows(program: Program, targets: Collection[str]) -> Program:
     """The program with row numbers up to the greatest that a reader wants, where all its readers have a bound."""
-    read = needed(program, targets)
-    for window in program.definitions:
-        if not isinstance(window, Aggregate) or window.function is not Function.ROW_NUMBER or window.most is not None:
+    windows = [
+        d for d in program.definitions if isinstance(d, Aggregate) and d.function is Function.ROW_NUMBER and d.most is None
+    ]
+    if not windows:
+        return program
+    read, relations, definitions = needed(program, targets), dict(program.relations), list(program.definitions)
+    readers: dict[str, set[int]] = {}
+    for number, definition in enumerate(definitions):
+        for edge in edges(definition) if defines(definition) in read else ():
+            readers.setdefault(edge.source, set()).add(number)
+    for window in windows:
+        if window.relation in targets or window.relation not in read:
             continue
-        if window.relation not in read or window.relation in targets:
+        found = sorted(readers.get(window.relation, ()))
+        bounds = [_bound(definitions[number], window.relation) for number in found]
+        most = max((bound for bound in bounds if bound is not None), default=None)
+        if most is None or None in bounds:
             continue
-        readers = [d for d in program.definitions if defines(d) in read and any(e.source == window.relation for e in edges(d))]
-        bounds = [_bound(reader, window.relation) for reader in readers]
-        if bounds and None not in bounds:
-            program = _bounded(program, window, max(bound for bound in bounds if bound is not None), readers)
-    return program
+        # Under a name of its own: the view itself keeps its rows for whoever queries it.
+        name = f"{window.relation}.first({most})"
+        relations[name] = replace(program.relations[window.relation], name=name)
+        for number in found:
+            definitions[number] = _reading(definitions[number], window.relation, name)
+        definitions.append(replace(window, relation=name, most=most))
+    is_same = len(definitions) == len(program.definitions)
+    return program if is_same else replace(program, relations=relations, definitions=tuple(definitions))
 
 
 def _bound(reader: Definition, name: str) -> int | None:
@@ -69,18 +84,8 @@ def _greatest(operator: Operator, value: int) -> int | None:
             return None
 
 
-def _bounded(program: Program, window: Aggregate, most: int, readers: Sequence[Definition]) -> Program:
-    # Under a name of its own: the view itself keeps its rows for whoever queries it.
-    name = f"{window.relation}.first({most})"
-
-    def reading(rule: Definition) -> Definition:
-        if not isinstance(rule, Rule) or rule not in readers:
-            return rule
-        renamed = (
-            replace(one, relation=name) if isinstance(one, Atom) and one.relation == window.relation else one for one in rule.body
-        )
-        return replace(rule, body=tuple(renamed))
-
-    relations = {**program.relations, name: replace(program.relations[window.relation], name=name)}
-    made = replace(window, relation=name, most=most)
-    return replace(program, relations=relations, definitions=(*map(reading, program.definitions), made))
+def _reading(rule: Definition, window: str, name: str) -> Rule:
+    """A reader of a window that reads it under another name."""
+    assert isinstance(rule, Rule)
+    renamed = (replace(one, relation=name) if isinstance(one, Atom) and one.relation == window else one for one in rule.body)
+    return replace(rule, body=tuple(renamed))

@@ -22,7 +22,7 @@ from rederive.maintain.strategies.materialized import materialized
 
 def decompose_recursion(section: Section, program: Program) -> Section:
     """The section with the program of one partition, where its view is stored and falls apart by a column."""
-    column = carried_column(section.component) if section.strategy.is_stored else None
+    column = carried_column(section.component) if section.is_stored else None
     if column is None:
         return section
     rules = [m for phase in section.initial if phase.semantics is Semantics.SET for m in phase.rules]

@@ -20,7 +20,7 @@ from rederive.maintain.strategies.recompute import evaluation_rules
 def derive_whole_source(section: Section, program: Program, derived: Collection[str]) -> Section:
     """The section with the rules of its aggregate's source, where the aggregate is stored and the source is in `derived`."""
     aggregate = section.aggregate
-    if aggregate is None or not section.strategy.is_stored or aggregate.source not in derived:
+    if aggregate is None or not section.is_stored or aggregate.source not in derived:
         return section
     source = next(component for component in components(program) if aggregate.source in component.relations)
     if not derived_once(source, program):

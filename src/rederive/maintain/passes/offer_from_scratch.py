@@ -35,7 +35,7 @@ def offer_fallback(section: Section, program: Program) -> Section:
     """
     if section.aggregate is not None or section.skipped_paths or section.has_one_derivation:
         return section
-    if section.strategy.is_stored:
+    if section.is_stored:
         # Without recursion a deletion does not spread, and the rules cost what the change joins with.
         offered = offer_from_scratch(section, program) if section.component.recursive else section
         return replace(offered, is_adaptive=False)

@@ -19,7 +19,7 @@ from rederive.maintain.program import Phase, Section, Semantics
 def start_from_new_pairs(section: Section) -> Section:
     """The section with the insertion rules of a derived transitive closure started from new pairs."""
     closure = closure_of(section.component)
-    if closure is None or section.strategy.is_stored:
+    if closure is None or section.is_stored:
         return section
     return replace(section, phases=tuple(_rewritten_phase(closure, phase) for phase in section.phases))
 

@@ -128,7 +128,7 @@ def _relations(state: DatabaseState, token: Token) -> tuple[list[dict[str, Any]]
             continue
         is_base = name in program.tables
         section = None if is_base else sections.get(program.counting_relation(name))
-        is_stored = is_base or (section is not None and section.strategy.is_stored)
+        is_stored = is_base or (section is not None and section.is_stored)
         node = {
             "name": name,
             "kind": "constraint" if constraint is not None else "base" if is_base else "view",

@@ -243,7 +243,8 @@ class Groups:
             raise self._too_large() from None
 
     def _too_large(self) -> EvaluationError:
-        return EvaluationError(f"the {self.function.value} over '{self.aggregate.source}' does not fit {self.result_type}").of(
+        view = self.aggregate.relation.partition(".")[0]
+        return EvaluationError(f"the {self.function.value} in '{view}' does not fit {self.result_type}").of(
             (self.aggregate.source,)
         )
 

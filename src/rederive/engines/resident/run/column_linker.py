@@ -81,14 +81,14 @@ class ColumnLinker:
             tuple(found[Variant.INS]),
             table(name, Variant.DEL),
             table(name, Variant.INS),
-            self._tables.stored_table(name) if section.strategy.is_stored else None,
+            self._tables.stored_table(name) if section.is_stored else None,
             by_row,
             tuple(t for phase in self.unpack(names) for t in phase.tables),
         )
 
     def comparison(self, section: Section, by_row: tuple[Runnable, ...]) -> tuple[Runnable, ...]:
         """The evaluation from scratch of a section, by column where it can be."""
-        if not _runs_by_column(section) or not section.strategy.is_stored:
+        if not _runs_by_column(section) or not section.is_stored:
             return by_row
         (name,), table = section.component.relations, self._tables.table
         phases = (phase for phase in section.from_scratch if phase.semantics is Semantics.SET)
@@ -109,7 +109,7 @@ class ColumnLinker:
 
     def is_grouped(self, section: Section) -> bool:
         """Whether a section is a stored aggregate that takes changes by column."""
-        return section.strategy.is_stored and section.aggregate is not None and _takes_columns(section.aggregate)
+        return section.is_stored and section.aggregate is not None and _takes_columns(section.aggregate)
 
     def unpack(self, names: Collection[str]) -> tuple[UnpackPhase, ...]:
         """What has to become rows before these relations are read by row: their changes, and those under views on demand."""

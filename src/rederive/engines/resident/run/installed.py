@@ -204,7 +204,7 @@ class Installed:
         assert extension is not None
         gone, defined = extension.gone, self.program.defined
         bases = [name for name in extension.relations if name not in defined]
-        stored = [n for s in extension.sections if s.strategy.is_stored for n in s.component.relations]
+        stored = [n for s in extension.sections if s.is_stored for n in s.component.relations]
         lost = {base for name in gone for base in before._patterns_of.get(name, ())}
         found = self._base_patterns((*(n for n in extension.relations if n in self.monitored), *stored))
         self._patterns_of = {name: read for name, read in before._patterns_of.items() if name not in gone} | found
@@ -286,7 +286,7 @@ class Installed:
         assert before is not None
         assert extension is not None
         stored = {*before.stored_views}
-        unstored = [n for s in extension.replaced if not s.strategy.is_stored for n in s.component.relations if n in stored]
+        unstored = [n for s in extension.replaced if not s.is_stored for n in s.component.relations if n in stored]
         self._take_out(extension.gone, unstored)
         self._use(self, extension)
         self._fill_bases([name for name in extension.relations if name not in self.program.defined], initial)
@@ -329,7 +329,7 @@ class Installed:
         extension = self.maintenance.extends
         assert extension is not None
         bases = [name for name in extension.relations if name not in self.program.defined]
-        return bases + [n for s in extension.sections if s.strategy.is_stored for n in s.component.relations]
+        return bases + [n for s in extension.sections if s.is_stored for n in s.component.relations]
 
     def _fill_bases(self, bases: Iterable[str], initial: Mapping[str, Iterable[Row]]) -> None:
         # `_added` records every change of a table that the predecessor shares, so that `undo` can take it back.
@@ -440,7 +440,7 @@ class Installed:
             for phase in self.linker.initial(section):
                 phase.run(meter, limits)
                 phase.commit()
-            if section.strategy.is_stored:
+            if section.is_stored:
                 self.linker.seconds[section.component.relations] = process_time() - start
         except OverBudget:
             raise DoesNotFit(section.component.relations) from None

@@ -273,7 +273,7 @@ class Linker:
                 t = self.tables.table
                 gone, came = t(name, Variant.DEL), t(name, Variant.INS)
                 old = self.tables.stored_table(name) if before is Variant.OLD else t(name, before)
-                return DiffPhase(old, t(name, after), gone, came, is_stored=section.strategy.is_stored)
+                return DiffPhase(old, t(name, after), gone, came, is_stored=section.is_stored)
             case _:
                 raise AssertionError("a difference has two states")
 
@@ -515,7 +515,7 @@ class Linker:
     def _group_phase(self, section: Section, aggregate: Aggregate) -> Runnable:
         source, view = aggregate.source, aggregate.relation
         t, s = self.tables.table, self.tables.source
-        if not section.strategy.is_stored:
+        if not section.is_stored:
             states = (s(view, Variant.OLD), s(view, Variant.NEW))
             arity = self.program.relations[source].arity
             changed = (t(source, Variant.DEL), t(source, Variant.INS))

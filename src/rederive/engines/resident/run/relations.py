@@ -29,7 +29,7 @@ def is_stored_by_column(maintenance: MaintenanceProgram, name: str) -> bool:
     relation, section = maintenance.program.relations[name], maintenance.section_of.get(name)
     if not maintenance.program.is_view(name):
         return is_wide(relation)
-    if section is None or section.component.recursive or not section.strategy.is_stored:
+    if section is None or section.component.recursive or not section.is_stored:
         return False
     aggregate = section.aggregate
     if aggregate is not None:

@@ -83,7 +83,7 @@ class Installed:
         strategies = {n: s.strategy for s in self.maintenance.sections for n in s.component.relations}
         sections = maintenance.sections
         # Auxiliary state belongs to a strategy, so a view is taken over under the same one only.
-        same = {n for s in sections for n in s.component.relations if strategies.get(n) is s.strategy and s.strategy.is_stored}
+        same = {n for s in sections for n in s.component.relations if strategies.get(n) is s.strategy and s.is_stored}
         reused = same.difference(affected)
         shared = self.program.shared_bases(maintenance.program)
         names = [

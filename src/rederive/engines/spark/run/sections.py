@@ -204,7 +204,7 @@ class Sections:
             case Semantics.NET:
                 for name in section.component.relations:
                     self._net(name)
-            case Semantics.DIFF if section.strategy.is_stored:
+            case Semantics.DIFF if section.is_stored:
                 for name in section.component.relations:
                     self._compare_with_stored(name)
             case Semantics.DIFF:
@@ -370,7 +370,7 @@ class Sections:
                     rows = self.jobs.queries.select(source)
                     table.add(aggregate_rows(aggregate, self.relations.program, rows, self.jobs))
             self._difference(aggregate.relation, Variant.OLD, Variant.NEW)
-        elif section.strategy.is_stored:
+        elif section.is_stored:
             (phase,) = section.phases
             assert phase.fold is not None
             self.auxiliary.update(by_group.change(phase.fold, self.relations, self.storage, self.jobs, self.shared))

@@ -124,7 +124,8 @@ def _in_type(sums: Plan, types: Types, value: Type) -> Plan:
 
 def overflow_error(aggregate: Aggregate, value: Type | None) -> EvaluationError:
     """The error of a result that does not fit its type."""
-    return EvaluationError(f"the {aggregate.function.value} over '{aggregate.source}' does not fit {value}")
+    view = aggregate.relation.partition(".")[0]
+    return EvaluationError(f"the {aggregate.function.value} in '{view}' does not fit {value}")
 
 
 def _fold_in_python(aggregate: Aggregate, source: Types, rows: Plan, types: Types, jobs: Jobs) -> Frame:
