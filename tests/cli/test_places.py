@@ -1,8 +1,13 @@
-"""Every command takes the same names of a folder: paths and `file:` addresses are local, other addresses are refused."""
+"""What commands take: programs, folders of stores, addresses of services.
+
+Every command takes the same names of a folder: paths and `file:` addresses are local, other addresses are refused.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 import rederive
 from tests.cli.conftest import Cli, Write
@@ -31,3 +36,47 @@ def test_addresses_are_refused_and_nothing_is_made(cli: Cli, write: Write, closu
         refused(cli(*arguments), "place", "needs a local folder")
     refused(cli("stream", closure, "--lake", "s3a://bucket/x", "--changes", "in"), "place", "needs a folder for its store")
     assert {path.name for path in tmp_path.iterdir()} == before
+
+
+FOLDER, ADDRESS, FILE = "kept", "http://127.0.0.1:1", "closure.dl"
+PROGRAMS, STORES, SERVICES = "with a program", "with the folder of a store", "with the address of a service"
+
+
+@pytest.mark.parametrize("place", [FOLDER, ADDRESS, FILE])
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        *((name, FILE) for name in ("run", "check", "explain", "advise", "stream", "shell")),
+        *((name, FOLDER) for name in ("log", "backup")),
+        *((name, ADDRESS) for name in ("watch", "apply")),
+    ],
+)
+def test_a_place_of_the_wrong_kind_is_refused_with_the_commands_for_it(
+    cli: Cli, closure: str, command: str, wanted: str, place: str
+) -> None:
+    rederive.open(FOLDER).close()
+    kinds = {FILE: ("a program", "a file", PROGRAMS), FOLDER: ("the folder of a store", "a folder", STORES)}
+    kinds[ADDRESS] = ("the address of a service", "an address", SERVICES)
+    more = {"backup": ["copy"], "watch": ["closure", "--patience", "0"], "apply": [FILE, "--patience", "0"]}.get(command, [])
+    ran = cli(command, place, *more)
+    if place == wanted:
+        assert "error[place]" not in ran.err
+    else:
+        _, found, help_ = kinds[place]
+        refused(ran, "place", f"{place}: ", f"not {kinds[wanted][0]}, but {found}", help_)
+
+
+@pytest.mark.parametrize("command", [("query", 'closure("a", y)'), ("why", 'closure("a", "c")')])
+def test_a_place_that_does_not_exist_is_refused_with_what_it_may_be(cli: Cli, closure: str, command: tuple[str, str]) -> None:
+    name, question = command
+    refused(cli(name, "127.0.0.1:8420", question), "missing_file", "the address of a service, such as http://127.0.0.1:8420")
+
+
+def test_the_store_of_a_project_is_found_in_its_folder(cli: Cli, closure: str, tmp_path: Path) -> None:
+    assert cli("run", closure, "--facts", ".", "--store", "project/store").code == 0
+    assert cli("query", "project", 'closure("d", y)').out == '["d","c"]\n["d","g"]\n'
+    assert cli("log", "project").out == cli("log", "project/store").out != ""
+    assert cli("backup", "project", "copy").code == 0
+    assert cli("query", (tmp_path / "project").as_uri(), 'closure("d", "c")').out == '["d","c"]\n'
+    rederive.open("project/second").close()
+    refused(cli("log", "project"), "place", "several stores", "name one of project/second, project/store")

@@ -25,6 +25,8 @@ NINE, TEN, MINUS = (
         ('closure("a", y)', '["a","b"]\n["a","c"]\n["a","g"]\n'),
         ('closure(x, "a")', '["e","a"]\n["f","a"]\n'),
         ('closure("a", "g")', '["a","g"]\n'),
+        ('closure("a", "g")?', '["a","g"]\n'),
+        ('closure("a", "g").', '["a","g"]\n'),
         ('closure("g", _)', ""),
         ('closure("nobody", y)', ""),
         ("closure(x, x)", ""),
@@ -78,6 +80,7 @@ def test_a_relation_without_columns(cli: Cli, write: Write) -> None:
         ("closure(x)", "wrong_arity", "closure(x)"),
         ("closure(1, y)", "type_clash", ":1:9"),
         ("closure(x, y", "syntax", ":1:13"),
+        ("closure", "syntax", "help: write closure(_, _), with constants where values are known"),
         ("closure(x, y), edge(x, y)", "syntax", ":1:14"),
     ],
 )

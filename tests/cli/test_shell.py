@@ -79,6 +79,31 @@ def test_the_commands(cli: Cli, write: Write) -> None:
     assert table(ran.out)[-1][0].startswith(".quit"), "nothing is run after .quit"
 
 
+def test_why_takes_a_row_in_both_forms(cli: Cli) -> None:
+    facts = DATALOG + '+edge("a[b", "b(").\n'
+    forms = ['path("a[b", "b(")', 'path("a[b", "b(").', 'path("a[b", "b(")?', 'path ["a[b", "b("]', 'path["a[b", "b("];']
+    outputs = [cli("shell", stdin=f"{facts}.why {form}\n") for form in forms]
+    assert {one.code for one in outputs} == {0}
+    assert all(one.out.endswith('edge("a[b", "b(")\n') for one in outputs)
+    assert "a row has constants alone" in cli("shell", stdin=DATALOG + ".why path(x, y)\n").out
+
+
+def test_words_of_other_prompts(cli: Cli) -> None:
+    for word in ("quit", "exit;", "\\q", "QUIT"):
+        assert cli("shell", stdin=f"{word}\nnonsense.\n").code == 0, "the session has ended"
+    assert [".quit", "end; also Ctrl-D"] in table(cli("shell", stdin="help\n").out)
+    assert ["base", "edge(x: symbol, y: symbol)"] in table(cli("shell", stdin=DATALOG + "\\d\n.tables;\n").out)
+
+
+def test_a_misspelt_statement_ends_with_its_semicolon(cli: Cli) -> None:
+    ran = cli("shell", stdin="SELEC 1 FROM t;\nVALUES (1), (2);\nUSE other;\n")
+    assert ran.code == 2
+    assert ran.out.count("error[") == 2
+    assert "input:1:" in ran.out
+    assert "a database has one schema" in ran.out
+    assert table(ran.out) == [["1"], ["2"]]
+
+
 def test_a_store_keeps_what_was_typed(cli: Cli, write: Write) -> None:
     program = write("p.dl", DATALOG)
     assert cli("shell", program, "--store", "kept", stdin='+edge("a", "b").\n').code == 0
@@ -155,6 +180,24 @@ def test_a_terminal_completes_and_remembers(tmp_path: Path) -> None:
         second.wait_for("SELECT item FROM stock")
         second.answer("\r", "unknown")
         assert second.end() == 0
+
+
+def test_a_terminal_says_once_what_ends_an_input(tmp_path: Path) -> None:
+    with Terminal(tmp_path) as terminal:
+        terminal.type("SELECT 1 AS one\r")
+        terminal.wait_for("a statement of SQL ends with ;")
+        terminal.wait_for("...>")
+        terminal.answer(";\r", "1 row")
+        terminal.type("SELECT 2 AS two\r")
+        terminal.wait_for("...>")
+        terminal.type(";\r")
+        assert "ends with" not in terminal.wait_for("1 row")
+        terminal.wait_for("rederive>")
+        terminal.answer(".decl e(x: symbol)\r", "ok")
+        terminal.type('e("a")\r')
+        terminal.wait_for("Datalog ends with . and a query with ?")
+        terminal.answer("?\r", "0 rows")
+        assert terminal.end() == 0
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -97,7 +97,7 @@ def test_a_failure_half_way_says_what_is_committed(cli: Cli, write: Write) -> No
 def test_stores_that_are_none(cli: Cli, closure: str, write: Write) -> None:
     write("file", "mine")
     refused(cli("run", closure, "--store", "file"), "not_a_store", "file", "a store is a folder")
-    refused(cli("log", "file"), "not_a_store")
+    refused(cli("log", "file"), "place", "not the folder of a store, but a file")
     refused(cli("log", "nowhere"), "not_a_store", "nowhere")
     assert not Path("nowhere").exists()
 

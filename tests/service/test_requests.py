@@ -280,6 +280,10 @@ def test_why_and_why_not(graph: Served) -> None:
     assert (answer["version"], answer["present"]) == (1, True)
     assert answer["derivations"][0]["premises"][0] == {"relation": "edge", "row": ["a", "b"], "base": True}
     assert not graph.get('/v1/views/closure/why?row=["c","a"]').json()["present"]
+    assert graph.get('/v1/views/edge/why?row=["a","b"]&text=true').json()["text"] == 'edge("a", "b")'
+    assert "is not there" in graph.get('/v1/views/closure/why?row=["c","a"]&text=true').json()["text"]
+    entered = graph.get('/v1/views/closure/why?row=["a","c"]&version=1&changed=true&text=true').json()["text"]
+    assert entered.startswith('closure("a", "c") entered')
     assert graph.get('/v1/views/closure/why?row=["c"]').status_code == 422
     assert graph.get('/v1/views/closure/why?row=["a","c"]&depth=0').status_code == 400
     assert graph.get("/v1/views/closure/why").status_code == 400

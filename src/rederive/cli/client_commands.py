@@ -18,7 +18,7 @@ import typer
 
 import rederive
 from rederive.cli.live_table import show_live
-from rederive.cli.options import TokenOption
+from rederive.cli.options import TokenOption, Url
 from rederive.client.blocking import Connection, Subscription
 from rederive.client.firings import follow_firings, list_firings
 from rederive.client.replica import Change
@@ -28,7 +28,6 @@ from rederive.ingest.change_file import parse_change_line, read_lines
 MAX_BATCH: Final = 100  # transactions in one request
 MAX_BATCH_BYTES: Final = 2**20
 
-Url = Annotated[str, typer.Argument(help="The address of a service, for example http://127.0.0.1:8420.", show_default=False)]
 Patience = Annotated[float, typer.Option("--patience", min=0, help="Seconds without an answer after which to give up.")]
 
 

@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "run": ("run_command", "Evaluate a program, apply transactions, print the exact change of every monitored view."),
     "shell": ("shell_command", "Open a prompt for statements, rules and queries, in SQL and Datalog."),
     "query": ("query_command", "Print the rows of a program, a store or a service that match."),
-    "why": ("program_commands", "Explain why a row is in a view, or why it is not."),
+    "why": ("why_command", "Explain why a row is in a view, or why it is not."),
     "check": ("program_commands", "Check a program. Print its relations, strata and monitored views."),
     "explain": ("program_commands", "Print how each view is maintained, and the propagation network."),
     "advise": ("program_commands", "Print which updates of remote relations stored views can take without reading a source."),

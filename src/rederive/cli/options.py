@@ -8,12 +8,28 @@ from typing import Annotated
 import typer
 
 from rederive import ENGINES, Limits
+from rederive.cli.place_kinds import PlaceKind, only
 from rederive.maintain.plan import AUTO, STRATEGIES
 
 DEFAULT_LIMITS = Limits()
 
-Program = Annotated[Path, typer.Argument(help="A program in Datalog (.dl) or SQL (.sql).", show_default=False)]
-Programs = Annotated[list[Path], typer.Argument(help="Files in Datalog (.dl) or SQL (.sql), in order.", show_default=False)]
+Program = Annotated[
+    Path,
+    typer.Argument(help="A program in Datalog (.dl) or SQL (.sql).", show_default=False, callback=only(PlaceKind.PROGRAM)),
+]
+Programs = Annotated[
+    list[Path],
+    typer.Argument(help="Files in Datalog (.dl) or SQL (.sql), in order.", show_default=False, callback=only(PlaceKind.PROGRAM)),
+]
+PlaceArgument = Annotated[
+    str, typer.Argument(help="A program (.dl, .sql), the folder of a store or the address of a service.", show_default=False)
+]
+Url = Annotated[
+    str,
+    typer.Argument(
+        help="The address of a service, for example http://127.0.0.1:8420.", show_default=False, callback=only(PlaceKind.SERVICE)
+    ),
+]
 Facts = Annotated[
     Path | None, typer.Option("--facts", help="A folder with one file for each .input relation.", show_default=False)
 ]
@@ -29,7 +45,7 @@ StoreFolder = Annotated[
     Path | None,
     typer.Option("--store", help="The folder of the store; it is created if it does not exist.", show_default="in the lake"),
 ]
-StoreArgument = Annotated[Path, typer.Argument(help="The folder of a store.", show_default=False)]
+StoreArgument = Annotated[Path, typer.Argument(help="The folder of a store.", show_default=False, callback=only(PlaceKind.STORE))]
 StoredStrategy = Annotated[
     str | None,
     typer.Option("--strategy", help=f"One of {', '.join(STRATEGIES)}.", show_default=f"{AUTO}, or that of the store"),

@@ -1,28 +1,23 @@
-"""The commands on a program without a store: `check`, `explain`, `advise`, `why`."""
+"""The commands on a program without a store: `check`, `explain`, `advise`."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 import rederive
 from rederive.analysis.graph import strata
-from rederive.cli.options import DEFAULT_LIMITS, Base, Facts, Program, Programs
-from rederive.cli.program_files import InitialRows, define, initial_rows, open_for_questions, read_text
-from rederive.errors import AbsentRow, MalformedInput, StrategyError, UnknownOption
-from rederive.ingest.strict_json import Json, parse_line
+from rederive.cli.options import Base, Facts, Program, Programs
+from rederive.cli.program_files import InitialRows, define, initial_rows, read_text
+from rederive.errors import StrategyError, UnknownOption
 from rederive.ir.printing import show_relation
 from rederive.maintain.explain import FORMATS
 from rederive.maintain.plan import AUTO, STRATEGIES
-from rederive.rows import typed_json_rows
 from rederive.warehouse.selfmaint.advice import FORMATS as ADVICE_FORMATS
 from rederive.warehouse.selfmaint.advice import advise as advise_views
 from rederive.warehouse.selfmaint.advice import show
 from rederive.warehouse.warehouse import warehouse_program
-from rederive.why.explainer import MOST_DEPTH
-from rederive.why.explanation import Absence, Explanation
 
 
 def check(program: Programs) -> None:
@@ -104,35 +99,3 @@ def advise(
     if update is not None and update not in kinds:
         raise UnknownOption("update", update, sorted(kinds))
     print(show([line for line in found if update in (None, line.update)], form, sql=sql))
-
-
-def why(
-    program: Program,
-    view: Annotated[str, typer.Argument(help="A view or base relation.", show_default=False)],
-    row: Annotated[str, typer.Argument(help='A row as a JSON array, for example \'["a", "c"]\'.', show_default=False)],
-    depth: Annotated[int, typer.Option("--depth", min=1, max=MOST_DEPTH, help="Levels of the tree.")] = 10,
-    width: Annotated[int, typer.Option("--width", min=1, help="Derivations of the row, and rows of a group.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the tree as JSON.")] = False,
-    facts: Facts = None,
-    base: Base = None,
-) -> None:
-    """Explain why a row is in a view, or why it is not.
-
-    Example: `rederive why examples/closure.dl closure '["a", "c"]' --base edge=examples/edges.csv`
-    """
-    db = open_for_questions(program, facts, base, DEFAULT_LIMITS)
-    (typed,) = typed_json_rows([_row(row)], db.pipeline.state.relation(view), lambda _: "row")
-    try:
-        found: Explanation | Absence = db.why(view, typed, depth=depth, width=width)
-    # Both questions are answered at one version: nobody else has this database.
-    except AbsentRow:
-        found = db.why_not(view, typed)
-    print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else found)
-
-
-def _row(text: str) -> Json:
-    try:
-        return parse_line(text, "row", 1)
-    except MalformedInput as error:
-        error.hint = error.hint or """write the row as a JSON array in quotes: '["ann", 7]'"""
-        raise

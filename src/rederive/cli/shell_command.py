@@ -16,20 +16,31 @@ from rich.text import Text
 import rederive
 from rederive import opening
 from rederive.boundary import is_debugging, to_public_error
+from rederive.cli.named_rows import JSON_ROW, ground_row
 from rederive.cli.options import EngineName, Lake, StoredStrategy, StoreFolder, Zone
+from rederive.cli.place_kinds import PlaceKind, only
 from rederive.cli.program_files import InitialRows, Loading, read_text, run_files
-from rederive.cli.shell_input import completions, has_rules, is_command, is_complete, is_sql, signed_atoms, without_comments
+from rederive.cli.shell_input import (
+    WORDS,
+    completions,
+    has_rules,
+    is_command,
+    is_complete,
+    is_sql,
+    missing_end,
+    signed_atoms,
+    without_comments,
+)
 from rederive.cli.tables import print_result, print_rows
+from rederive.cli.why_command import explain_row
 from rederive.database import Database
-from rederive.errors import AbsentRow, Internal, MalformedInput, UnknownName
+from rederive.errors import Internal, UnknownName
 from rederive.ingest.input_file import read_rows
-from rederive.ingest.strict_json import parse_line
 from rederive.ir.printing import show_relation
-from rederive.ir.terms import Constant, Row
-from rederive.lang.datalog.compiler import compile_query
+from rederive.ir.terms import Row
 from rederive.lang.programs import SQL
 from rederive.result import Result
-from rederive.rows import base_relation, typed_json_rows
+from rederive.rows import base_relation
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -40,7 +51,10 @@ PROMPT, CONTINUED = "rederive> ", "     ...> "
 
 def shell(
     program: Annotated[
-        list[Path] | None, typer.Argument(help="Files in Datalog (.dl) or SQL (.sql) to begin with.", show_default=False)
+        list[Path] | None,
+        typer.Argument(
+            help="Files in Datalog (.dl) or SQL (.sql) to begin with.", show_default=False, callback=only(PlaceKind.PROGRAM)
+        ),
     ] = None,
     store: StoreFolder = None,
     lake: Lake = None,
@@ -81,8 +95,9 @@ class Session:
     def run(self, text: str) -> bool:
         """Run one input, and tell whether the session goes on. It does after an error, which is printed."""
         try:
-            if is_command(without_comments(text).strip(), COMMANDS):
-                return self._command(without_comments(text).strip())
+            if is_command(bare := without_comments(text).strip(), COMMANDS):
+                # Whoever comes from another prompt ends everything with a semicolon.
+                return self._command(bare.removesuffix(";").rstrip())
             self._execute(text)
         except Exception as raised:
             error = to_public_error(raised)
@@ -121,21 +136,15 @@ class Session:
     def _commit(self, atoms: list[tuple[str, str]]) -> None:
         with self.db.transaction() as tx:
             for sign, text in atoms:
-                relation, row = self._ground(text)
+                relation, row = ground_row(text, self.db.pipeline.state.program)
                 (tx.insert if sign == "+" else tx.delete)(relation, [row])
         self._print([tx.result])
-
-    def _ground(self, text: str) -> tuple[str, Row]:
-        atom = compile_query(text, self.db.pipeline.state.program)
-        values = [term.value for term in atom.terms if isinstance(term, Constant)]
-        if len(values) < len(atom.terms):
-            raise MalformedInput(f"a row has constants alone, not {text}", hint='write each value, as in +edge("a", "b").')
-        return atom.relation, tuple(values)
 
     # Commands
 
     def _command(self, text: str) -> bool:
         word, _, rest = text.partition(" ")
+        word = WORDS.get(text.lower(), word)
         command = COMMANDS.get(word)
         if command is None:
             raise UnknownName("command", word, COMMANDS, None)
@@ -167,14 +176,10 @@ class Session:
         print_rows(self.console, rows.columns, rows, MOST_ROWS)
 
     def why(self, text: str) -> None:
-        """Explain a row: `.why closure ["a", "c"]`."""
-        name, _, row = text.partition(" ")
-        relation = self.db.pipeline.state.relation(name)
-        (typed,) = typed_json_rows([parse_line(row, "input", 1)], relation, lambda _: "input")
-        try:
-            found: Any = self.db.why(name, typed)
-        except AbsentRow:
-            found = self.db.why_not(name, typed)
+        """Explain a row: `.why closure("a", "c")`, or `.why closure ["a", "c"]`."""
+        atom = text.removesuffix("?").removesuffix(".").rstrip()
+        named = JSON_ROW.match(text)
+        found = explain_row(self.db, named[1], named[2], name="input") if named else explain_row(self.db, atom, None)
         self.console.print(Text(str(found)), soft_wrap=True)
 
     def explain(self, name: str) -> None:
@@ -210,7 +215,7 @@ COMMANDS: Final = {
     ".tables": Command("", "relations and views", Session.tables),
     ".rules": Command("", "active rules", Session.rules),
     ".show": Command("VIEW", "the rows of a relation or view", Session.show),
-    ".why": Command("VIEW [ROW]", 'why a row is there, or why not: .why closure ["a", "c"]', Session.why),
+    ".why": Command("VIEW(ROW)", 'why a row is there, or why not: .why closure("a", "c")', Session.why),
     ".explain": Command("VIEW", "how a view is maintained", Session.explain),
     ".load": Command("RELATION FILE", "the rows of a file: .facts, .csv, .jsonl or .parquet", Session.load),
     ".read": Command("FILE", "run a file of Datalog (.dl) or SQL (.sql)", Session.read),
@@ -253,8 +258,12 @@ def _typed_inputs(session: Session) -> Iterator[str]:
 
 
 def _prompt(db: Database) -> PromptSession[str]:
-    """A prompt with history and completion. Enter ends an input that is complete, and otherwise begins a line."""
+    """A prompt with history and completion. Enter ends an input that is complete, and otherwise begins a line.
+
+    As in psql, an empty line ends nothing: statements that are pasted have some. What lacks its end is said once in a session.
+    """
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import run_in_terminal
     from prompt_toolkit.completion import Completer, Completion
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.key_binding import KeyBindings
@@ -268,6 +277,7 @@ def _prompt(db: Database) -> PromptSession[str]:
                 yield Completion(one, -len(word))
 
     keys = KeyBindings()
+    shown: set[str] = set()
 
     @keys.add("enter")
     def _(event: Any) -> None:
@@ -276,6 +286,9 @@ def _prompt(db: Database) -> PromptSession[str]:
         if not text.strip() or is_command(text.strip(), COMMANDS) or is_complete(text):
             buffer.validate_and_handle()
         else:
+            if (hint := missing_end(text)) is not None and hint not in shown:
+                shown.add(hint)
+                run_in_terminal(lambda: print(hint))
             buffer.insert_text("\n")
 
     return PromptSession(

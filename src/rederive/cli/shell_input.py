@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
+
+from rederive.errors import RederiveError
+from rederive.lang.datalog.compiler import parse_statements
+from rederive.lang.sql.parser import parse
 
 if TYPE_CHECKING:
     from rederive.ir.rules import Program
@@ -17,6 +21,8 @@ _SQL: Final = re.compile(
 )
 _BEGIN: Final = re.compile(r"\s*(begin|start\s+transaction)\b", re.IGNORECASE)
 _END: Final = re.compile(r"(commit|rollback)\s*;\s*\Z", re.IGNORECASE)
+WORDS: Final = {"help": ".help", "quit": ".quit", "exit": ".quit", "\\q": ".quit", "\\d": ".tables", "\\?": ".help"}
+"""What other prompts call these commands, alone on a line."""
 DIRECTIVES: Final = (".decl", ".type", ".input", ".output", ".remote", ".stored", ".constraint", ".rule", ".comp", ".init")
 _KEYWORDS: Final = (
     "CREATE TABLE", "CREATE VIEW", "CREATE OR REPLACE VIEW", "CREATE RULE", "DROP VIEW", "INSERT INTO", "DELETE FROM", "UPDATE",
@@ -31,8 +37,17 @@ def is_sql(text: str) -> bool:
 
     >>> is_sql("select 1;"), is_sql('edge("a", "b").'), is_sql("select(1).")
     (True, False, False)
+
+    A semicolon ends nothing in Datalog, so that a misspelt word is SQL, too.
+
+    >>> is_sql("selec 1;"), is_sql("p(x) :- q(x);")
+    (True, False)
     """
-    return _SQL.match(without_comments(text)) is not None
+    bare = without_comments(text)
+    if _SQL.match(bare):
+        return True
+    without_texts = _without_texts(bare).strip()
+    return without_texts.endswith(";") and ":-" not in without_texts
 
 
 def is_command(text: str, commands: Iterable[str]) -> bool:
@@ -41,6 +56,8 @@ def is_command(text: str, commands: Iterable[str]) -> bool:
     >>> is_command(".help", [".help"]), is_command(".decl e(x: symbol)", [".help"]), is_command(".hlep", [".help"])
     (True, False, True)
     """
+    if text.removesuffix(";").lower() in WORDS:
+        return True
     word = text.split(maxsplit=1)[0] if text.strip() else ""
     return word in commands or (word.startswith(".") and word not in DIRECTIVES)
 
@@ -71,6 +88,36 @@ def is_complete(text: str) -> bool:
     if bare.split(maxsplit=1)[:1] and bare.split(maxsplit=1)[0] in DIRECTIVES:
         return bare.count("(") == bare.count(")") and not bare.endswith(",")
     return bare.endswith((".", "?"))
+
+
+def missing_end(text: str) -> str | None:
+    """How to end an input that could end here; None if it is complete, or needs more than an end.
+
+    >>> missing_end("select 1"), missing_end("select"), missing_end("select 1;")
+    ('a statement of SQL ends with ;', None, None)
+    >>> missing_end("begin; delete from t;")
+    'a transaction ends with COMMIT; or ROLLBACK;'
+    >>> missing_end('edge("a", "b")'), missing_end("p(x) :-"), missing_end('edge("a",')
+    ('a fact, rule or transaction of Datalog ends with . and a query with ?', None, None)
+    """
+    if is_complete(text):
+        return None
+    if not is_sql(text):
+        could_end = signed_atoms(text) is not None or _parses(parse_statements, f"{text}\n.")
+        return "a fact, rule or transaction of Datalog ends with . and a query with ?" if could_end else None
+    if not _parses(parse, text):
+        return None
+    bare = _without_texts(without_comments(text)).strip()
+    begun = _BEGIN.match(bare) is not None and bare.endswith(";")
+    return "a transaction ends with COMMIT; or ROLLBACK;" if begun else "a statement of SQL ends with ;"
+
+
+def _parses(parser: Callable[[str], object], text: str) -> bool:
+    try:
+        parser(text)
+    except RederiveError:
+        return False
+    return True
 
 
 def without_comments(text: str) -> str:

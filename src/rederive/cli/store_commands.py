@@ -12,6 +12,7 @@ import typer
 from rederive import open as open_database
 from rederive.cli.options import EngineName, StoreArgument, StoreFolder
 from rederive.cli.output import change_line, print_on_success
+from rederive.cli.place_kinds import store_in
 from rederive.locations import local_folder, parse_location
 from rederive.store import backup as backups
 from rederive.store.journal.reader import JournalReader
@@ -30,7 +31,7 @@ def log(
 
     Example: `rederive log graph --since 10 --view closure`
     """
-    with JournalReader.read(local_folder(store, "a store")) as journal, print_on_success() as output:
+    with JournalReader.read(store_in(store)) as journal, print_on_success() as output:
         # A number that a person types is a version of this history. A saved position is checked against its epoch.
         start = journal.version_at(int(since) if since.isdecimal() else since) if since is not None else journal.reach(view)
         for entry in journal.since(start, view):
@@ -48,7 +49,7 @@ def backup(
 
     Example: `rederive backup graph /backups/graph-1`
     """
-    _print_copied(backups.back_up(local_folder(store, "a store"), local_folder(target, "a backup")))
+    _print_copied(backups.back_up(store_in(store), local_folder(target, "a backup")))
 
 
 def restore(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rederive.analysis.graph import check_stratified
-from rederive.errors import DuplicateKey, SourceText, Span, Unsupported
+from rederive.errors import DuplicateKey, SourceText, Span, SyntaxProblem, Unsupported
 from rederive.ir.rules import Atom, Program
 from rederive.ir.terms import Row
 from rederive.lang.datalog.lower import lower, lower_query
@@ -63,6 +63,11 @@ def compile_query(text: str, program: Program) -> Atom:
     source = SourceText("<query>", text)
     try:
         return lower_query(parse_query(source), program)
+    except SyntaxProblem as error:
+        if (relation := program.relations.get(text.strip())) is not None:  # a name alone, for all rows
+            places = ", ".join("_" * relation.arity)
+            error.hint = f"write {relation.name}({places}), with constants where values are known"
+        raise
     except RecursionError:
         raise _too_deep(source) from None
 

@@ -303,6 +303,7 @@ PATHS: Final[Json] = {
                 _query("width", "Derivations of the row.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 3}),
                 _query("version", "Explain the row as of this version.", _NUMBER),
                 _query("changed", "Explain why the row entered or left at the version.", {"enum": ["true"]}),
+                _query("text", "Add the explanation as text.", {"enum": ["true"]}),
             ],
             "responses": _responses(_content({"type": "object"}), 400, 403, 404, 409, 410, 422),
         },

@@ -145,35 +145,39 @@ async def why(service: Service, token: Token, request: Request) -> Response:
     row = parse_line(parameters.get("row", ""), "row", 1)
     depth, width = (number_parameter(parameters, n, default, MOST_DEPTH, 1) for n, default in (("depth", 10), ("width", 3)))
     version = number_parameter(parameters, "version", 0, 2**53) if "version" in parameters else None
-    changed = parameters.get("changed") == "true"
+    changed, as_text = (parameters.get(name) == "true" for name in ("changed", "text"))
 
     def explain_row(db: Database) -> dict[str, Any]:
         program = db.pipeline.state.program
         _check_sources(token, program, name)
         (typed,) = typed_json_rows([row], db.pipeline.state.relation(name), lambda _: "row")
         at = db.version if version is None else version
+        answer: dict[str, Any] = {"version": at}
         if changed:
-            return {"version": at, **db.why_change(name, typed, at, depth=depth, width=width).to_json()}
+            change = db.why_change(name, typed, at, depth=depth, width=width)
+            return answer | change.to_json() | ({"text": str(change)} if as_text else {})
         if at != db.version:
-            return {"version": at, **_explain_past(db, name, typed, at, depth, width)}
-        # One job of the writer: the row is looked up and explained in one state.
-        try:
-            found: Explanation | Absence = db.why(name, typed, depth=depth, width=width)
-        except AbsentRow:
-            found = db.why_not(name, typed)
-        return {"version": db.version, "present": isinstance(found, Explanation), **found.to_json()}
+            found = _explain_past(db, name, typed, at, depth, width)
+        else:
+            # One job of the writer: the row is looked up and explained in one state.
+            try:
+                found = db.why(name, typed, depth=depth, width=width)
+            except AbsentRow:
+                found = db.why_not(name, typed)
+        answer["present"] = isinstance(found, Explanation)
+        return answer | found.to_json() | ({"text": str(found)} if as_text else {})
 
     return json_response(await service.writer.run(lambda db, _: explain_row(db)))
 
 
-def _explain_past(db: Database, name: str, row: Row, version: int, depth: int, width: int) -> dict[str, Any]:
+def _explain_past(db: Database, name: str, row: Row, version: int, depth: int, width: int) -> Explanation | Absence:
     """Explain why a row was in a relation at an earlier version, or why it was not."""
     state, fact = db.pipeline.state, GroundAtom(name, row)
     with PastReader(state) as past:
         explainer = Explainer(state.program, past.read(version), state.catalog.queries)
         found = explainer.why(fact, depth, width) or explainer.why_not(fact)
         assert found is not None
-        return {"present": isinstance(found, Explanation), **found.to_json()}
+        return found
 
 
 def _check_sources(token: Token, program: Program, name: str) -> None:
