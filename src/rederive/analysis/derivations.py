@@ -10,7 +10,7 @@ from rederive.ir.rules import Aggregate, Atom, Definition, Program, Relation, Ru
 from rederive.ir.terms import Variable
 
 
-class Definitions(Protocol):
+class DefinedRelations(Protocol):
     """A program, or what a pass has made of it so far."""
 
     @property
@@ -44,7 +44,7 @@ def derived_once(component: Component, program: Program) -> bool:
     return isinstance(rule, Rule) and derives_once(rule, program)
 
 
-def derives_once(rule: Rule, program: Definitions) -> bool:
+def derives_once(rule: Rule, program: DefinedRelations) -> bool:
     """Whether each row of the head is derived by one binding of the variables at most."""
     atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
     known = _variables(rule.head)
@@ -64,12 +64,12 @@ def _variables(atom: Atom) -> frozenset[str]:
     return frozenset(term.name for term in atom.terms if isinstance(term, Variable))
 
 
-def _identity(atom: Atom, program: Definitions) -> frozenset[str]:
+def _identity(atom: Atom, program: DefinedRelations) -> frozenset[str]:
     """The variables of an atom that determine its others."""
     return frozenset(t.name for i in _key(atom.relation, program) if isinstance(t := atom.terms[i], Variable))
 
 
-def _key(name: str, program: Definitions) -> tuple[int, ...]:
+def _key(name: str, program: DefinedRelations) -> tuple[int, ...]:
     relation = program.relations[name]
     whole = tuple(range(relation.arity))
     definitions = program.definitions_of(name)
