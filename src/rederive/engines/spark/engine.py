@@ -58,9 +58,11 @@ class FrameRows(LazyRows):
         """The net delta of a bag as counted rows, added up in Spark; None where this process has all of them."""
         if not isinstance(leaving, FrameRows) or all(isinstance(one, Local) for one in (*self.frames, *leaving.frames)):
             return None
-        signed = [(one, 1) for one in self.frames] + [(one, -1) for one in leaving.frames]
+        signed = [(one, sign) for frames, sign in ((self.frames, 1), (leaving.frames, -1)) for one in frames if not one.empty]
+        if not signed:
+            return None
         with self.jobs.queries.describe("copies that enter and leave a bag"):
-            minus, plus = add_counts([(one, sign) for one, sign in signed if not one.empty], self.jobs)
+            minus, plus = add_counts(signed, self.jobs)
         return FrameRows((plus,), self.jobs), FrameRows((minus,), self.jobs)
 
 
